@@ -1,0 +1,178 @@
+// Package api is the JSON form of a call and of a decision, as `cordon
+// check` reads and writes them, one a line, and as the HTTP door will.
+//
+// It guarantees one decision for each line, in order, whatever the line
+// holds: what cannot be read as a call is a malformed call, which the guard
+// decides and stores like any other.
+//
+// What it does not stop: a caller that does not ask, or does not heed the
+// answer. A check is advice; the other doors are in the way of the call.
+package api
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/cordon-sandbox/cordon"
+	"github.com/cordon-sandbox/cordon/internal/strictjson"
+)
+
+// Request is one line: the call, and the client's id as it was spelled.
+type Request struct {
+	Call  cordon.Call
+	RawID json.RawMessage // nil where the line gave none
+	// Shared: the line names a run or a session that other lines may name
+	// too, so that their order matters.
+	Shared bool
+}
+
+// ReadCall reads {"id","run_id","tier","server","tool","args",…}; base gives
+// what the line leaves out. A line that is no call comes back with
+// Call.Malformed set. Further members are "session", "tenant", "agent",
+// "user", "workspace", "home" and "cwd"; unknown ones are ignored.
+func ReadCall(line []byte, base cordon.Run) Request {
+	r := Request{Call: cordon.Call{Run: base}}
+	v, err := strictjson.Parse(line)
+	if err != nil {
+		r.Call.Malformed = "the line is not one JSON object: " + err.Error()
+		return r
+	}
+	if v.Kind != strictjson.Object {
+		r.Call.Malformed = "the line is a JSON " + v.Kind.String() + " (want an object)"
+		return r
+	}
+	for i, key := range v.Keys {
+		r.member(key, &v.Items[i])
+	}
+	if r.Call.Tool == "" {
+		r.malformed(`the line names no "tool"`)
+	}
+	r.Shared = r.Call.Run.ID != "" || r.Call.Run.Session != ""
+	return r
+}
+
+func (r *Request) malformed(why string) {
+	if r.Call.Malformed == "" {
+		r.Call.Malformed = why
+	}
+}
+
+func (r *Request) member(key string, v *strictjson.Value) {
+	run := &r.Call.Run
+	switch key {
+	case "id":
+		r.id(v)
+	case "tool":
+		r.text(key, v, &r.Call.Tool)
+	case "server":
+		r.text(key, v, &r.Call.Server)
+	case "args":
+		r.Call.Args = strictjson.AppendCanonical(nil, v)
+	case "run_id":
+		r.text(key, v, &run.ID)
+	case "session", "session_id":
+		r.text(key, v, &run.Session)
+	case "tenant", "tenant_id":
+		r.text(key, v, &run.Tenant)
+	case "agent", "agent_id":
+		r.text(key, v, &run.Agent)
+	case "user", "user_id":
+		r.text(key, v, &run.User)
+	case "workspace":
+		r.text(key, v, &run.Workspace)
+	case "home":
+		r.text(key, v, &run.Home)
+	case "profile":
+		r.text(key, v, &run.Profile)
+	case "cwd":
+		r.text(key, v, &r.Call.Dir)
+	case "tier":
+		var name string
+		r.text(key, v, &name)
+		run.Tier, _ = cordon.ParseTier(name) // an unknown tier is a student
+	}
+}
+
+// text takes a string or null; anything else makes the line malformed.
+func (r *Request) text(key string, v *strictjson.Value, dst *string) {
+	switch v.Kind {
+	case strictjson.String:
+		*dst = v.Str
+	case strictjson.Null:
+	default:
+		r.malformed(`"` + key + `" is a JSON ` + v.Kind.String() + " (want a string)")
+	}
+}
+
+func (r *Request) id(v *strictjson.Value) {
+	switch v.Kind {
+	case strictjson.String, strictjson.Number:
+		r.Call.ID = v.Str
+	case strictjson.Null:
+		return
+	default:
+		r.malformed(`"id" is a JSON ` + v.Kind.String() + " (want a string or a number)")
+	}
+	r.RawID = strictjson.AppendCanonical(nil, v)
+}
+
+// AppendDecision appends the decision as one JSON object, without a newline.
+func AppendDecision(dst []byte, rawID json.RawMessage, d *cordon.Decision) []byte {
+	dst = append(dst, '{')
+	if len(rawID) > 0 {
+		dst = append(append(append(dst, `"id":`...), rawID...), ',')
+	}
+	dst = appendText(dst, `"decision":`, d.Outcome.String())
+	dst = appendFlag(dst, `,"enforced":`, d.Enforced)
+	dst = appendText(dst, `,"mode":`, d.Mode.String())
+	dst = appendFlag(dst, `,"killrun_triggered":`, d.Killed)
+	dst = appendFlag(dst, `,"would_kill":`, d.WouldKill)
+	dst = appendText(dst, `,"run_id":`, d.RunID)
+	dst = appendText(dst, `,"policy_id":`, d.PolicyID)
+	dst = appendText(dst, `,"args_hash":`, d.ArgsHash)
+	dst = append(dst, `,"findings":[`...)
+	for i := range d.Findings {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendFinding(dst, &d.Findings[i])
+	}
+	dst = append(dst, ']')
+	if len(d.RewrittenArgs) > 0 {
+		dst = append(append(dst, `,"rewritten_args":`...), d.RewrittenArgs...)
+	}
+	return append(dst, '}')
+}
+
+func appendFinding(dst []byte, f *cordon.Finding) []byte {
+	dst = appendText(dst, `{"phase":`, string(f.Phase))
+	dst = appendText(dst, `,"violation_type":`, string(f.Violation))
+	dst = appendText(dst, `,"rule":`, f.Rule)
+	dst = appendText(dst, `,"decision":`, f.Outcome.String())
+	dst = appendText(dst, `,"detail":`, strings.ToValidUTF8(f.Detail, "\uFFFD"))
+	if f.Arg != "" {
+		dst = appendText(dst, `,"arg":`, f.Arg)
+	}
+	if len(f.Via) > 0 {
+		dst = append(dst, `,"via":[`...)
+		for i, via := range f.Via {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = strictjson.AppendString(dst, strings.ToValidUTF8(via, "\uFFFD"))
+		}
+		dst = append(dst, ']')
+	}
+	return append(dst, '}')
+}
+
+func appendText(dst []byte, key, s string) []byte {
+	return strictjson.AppendString(append(dst, key...), s)
+}
+
+func appendFlag(dst []byte, key string, b bool) []byte {
+	if b {
+		return append(append(dst, key...), "true"...)
+	}
+	return append(append(dst, key...), "false"...)
+}

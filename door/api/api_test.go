@@ -1,0 +1,79 @@
+package api
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/cordon-sandbox/cordon"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestReadCall(t *testing.T) {
+	base := cordon.Run{Tier: cordon.Supervised, Workspace: "/w", Home: "/h"}
+	r := ReadCall([]byte(`{"id":7,"run_id":"r1","tier":"intern","server":"fs","tool":"read","args":{"b":1,"a":"x"},"session":"s","cwd":"/w/src","new":[]}`), base)
+	want := Request{
+		Call: cordon.Call{
+			ID: "7", Server: "fs", Tool: "read", Dir: "/w/src", Args: json.RawMessage(`{"a":"x","b":1}`),
+			Run: cordon.Run{ID: "r1", Session: "s", Tier: cordon.Intern, Workspace: "/w", Home: "/h"},
+		},
+		RawID: json.RawMessage("7"), Shared: true,
+	}
+	if diff := cmp.Diff(want, r); diff != "" {
+		t.Error(diff)
+	}
+	if r := ReadCall([]byte(`{"tool":"t","tier":"root"}`), base); r.Call.Run.Tier != cordon.Student {
+		t.Errorf("an unknown tier became %v", r.Call.Run.Tier)
+	}
+	if r := ReadCall([]byte(`{"tool":"t"}`), base); r.Call.Run.Tier != cordon.Supervised || r.Shared || r.Call.Malformed != "" {
+		t.Errorf("the base was not taken: %+v", r)
+	}
+}
+
+func TestReadCallMalformed(t *testing.T) {
+	for _, c := range []struct{ name, line, want string }{
+		{"no JSON", `rm -rf /`, "not one JSON object"},
+		{"a list", `[]`, "want an object"},
+		{"no tool", `{"args":{}}`, `names no "tool"`},
+		{"a tool that is a number", `{"tool":1}`, `"tool" is a JSON number`},
+		{"a tier that is a list", `{"tool":"t","tier":["autonomous"]}`, `"tier" is a JSON array`},
+		{"two tools", `{"tool":"a","tool":"b"}`, "duplicate key"},
+		{"two spellings of tool", `{"tool":"a","Tool":"b"}`, "differ in case"},
+		{"an id that is an object", `{"id":{},"tool":"t"}`, `"id" is a JSON object`},
+		{"invalid UTF-8", "{\"tool\":\"\xff\"}", "invalid UTF-8"},
+	} {
+		if r := ReadCall([]byte(c.line), cordon.Run{}); !strings.Contains(r.Call.Malformed, c.want) {
+			t.Errorf("%s: malformed = %q, want it to say %q", c.name, r.Call.Malformed, c.want)
+		}
+	}
+}
+
+func TestAppendDecision(t *testing.T) {
+	d := cordon.Decision{
+		Outcome: cordon.Restricted, Mode: cordon.Shadow, WouldKill: true, RunID: "r", PolicyID: "p", ArgsHash: "h",
+		Findings: []cordon.Finding{{
+			Phase: cordon.PhaseFS, Violation: cordon.FSPath, Rule: "fs.x", Outcome: cordon.Restricted,
+			Detail: "a \"quoted\"\nline \xff", Arg: "/path", Via: []string{"sh -c"},
+		}},
+		RewrittenArgs: json.RawMessage(`{"path":"/tmp"}`),
+	}
+	want := `{"id":"1","decision":"restricted","enforced":false,"mode":"shadow","killrun_triggered":false,"would_kill":true,"run_id":"r","policy_id":"p","args_hash":"h","findings":[{"phase":"B","violation_type":"fs_path","rule":"fs.x","decision":"restricted","detail":"a \"quoted\"\nline ` + "\uFFFD" + `","arg":"/path","via":["sh -c"]}],"rewritten_args":{"path":"/tmp"}}`
+	if got := string(AppendDecision(nil, json.RawMessage(`"1"`), &d)); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func FuzzReadCall(f *testing.F) {
+	f.Add([]byte(`{"id":1,"tool":"Bash","args":{"command":"ls"}}`))
+	f.Add([]byte(`{"tool":"a","tier":null,"args":[]}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		r := ReadCall(line, cordon.Run{})
+		if r.Call.Malformed == "" && r.Call.Tool == "" {
+			t.Errorf("%q was read as a call without a tool", line)
+		}
+		d := cordon.Decision{CallID: r.Call.ID}
+		if out := AppendDecision(nil, r.RawID, &d); !json.Valid(out) {
+			t.Errorf("decision %s is not JSON", out)
+		}
+	})
+}

@@ -1,0 +1,475 @@
+package sql
+
+import (
+	"encoding/hex"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// dialect is one way of cutting text into tokens. Where dialects disagree the
+// text is cut in every way that it could be, and the readings are joined.
+type dialect uint8
+
+const (
+	postgres dialect = iota // E'…', U&'…', $tag$…$tag$, nested comments, "name"
+	mysql                   // '…\'…', "string", `name`, # comment, -- needs a blank, /*! runs
+	tsql                    // [name], nested comments, no backslash
+	sqlite                  // [name], `name`, "name", flat comments
+	dialects
+)
+
+func (d dialect) String() string {
+	return [...]string{"postgres", "mysql", "tsql", "sqlite"}[d]
+}
+
+type tokenKind uint8
+
+const (
+	word   tokenKind = iota // bare word; up holds it in upper case
+	name                    // quoted identifier
+	text                    // string constant, decoded
+	number                  // numeric constant
+	param                   // $1, ?, :x, @x
+	symbol                  // operator or punctuation, one byte or a known pair
+	meta                    // client meta-command, whole line
+)
+
+// token is one lexical element.
+type token struct {
+	kind tokenKind
+	text string // decoded: without quotes, escapes resolved
+	up   string // in upper case: words and quoted names
+	// glued: a comment stands directly between this word and the one before.
+	glued bool
+}
+
+func (t token) is(words ...string) bool {
+	if t.kind != word {
+		return false
+	}
+	for _, w := range words {
+		if t.up == w {
+			return true
+		}
+	}
+	return false
+}
+
+func (t token) sym(s string) bool { return t.kind == symbol && t.text == s }
+
+// ident reports whether the token can name an object.
+func (t token) ident() bool { return t.kind == word || t.kind == name }
+
+type lexer struct {
+	src string
+	d   dialect
+	i   int
+	out []token
+	// inVersion: inside MySQL's /*!50001 … */, whose text runs.
+	inVersion int
+	glued     bool
+	lineStart bool
+	broken    bool // an unterminated string or comment ended the reading
+}
+
+// lex cuts src as dialect d does. broken says that a string or a comment was
+// not closed; the tokens before it are returned.
+func lex(src string, d dialect) (tokens []token, broken bool) {
+	l := lexer{src: src, d: d, lineStart: true, out: make([]token, 0, len(src)/5+8)}
+	for l.i < len(src) && !l.broken {
+		l.next()
+	}
+	return l.out, l.broken
+}
+
+func (l *lexer) emit(t token) {
+	t.glued = l.glued && t.kind == word
+	l.glued, l.lineStart = false, false
+	l.out = append(l.out, t)
+}
+
+func (l *lexer) at(s string) bool { return strings.HasPrefix(l.src[l.i:], s) }
+
+func (l *lexer) next() {
+	c := l.src[l.i]
+	switch {
+	case c == '\n':
+		l.i++
+		l.glued, l.lineStart = false, true
+	case c == ' ' || c == '\t' || c == '\r' || c == '\f' || c == '\v' || c == 0:
+		l.i++
+		l.glued = false
+	case l.lineStart && (c == '\\' || c == '.' && l.i+1 < len(l.src) && isLetter(l.src[l.i+1])):
+		l.metaLine()
+	case c == '\\' && l.i+1 < len(l.src):
+		// psql takes meta-commands anywhere outside quotes; mysql's \! too.
+		l.metaLine()
+	case c == '-' && l.at("--") && l.dashComment():
+	case c == '#' && l.d == mysql:
+		l.skipLine()
+	case c == '/' && l.at("/*"):
+		l.blockComment()
+	case c == '*' && l.inVersion > 0 && l.at("*/"):
+		l.inVersion--
+		l.i += 2
+	case c == '\'':
+		l.quoted('\'', l.d == mysql, text)
+	case c == '"':
+		if l.d == mysql {
+			l.quoted('"', true, text)
+		} else {
+			l.quoted('"', false, name)
+		}
+	case c == '`':
+		l.quoted('`', false, name)
+	case c == '[' && (l.d == tsql || l.d == sqlite) && l.bracketName():
+	case c == '$' && l.dollar():
+	case c >= '0' && c <= '9', c == '.' && l.i+1 < len(l.src) && isDigit(l.src[l.i+1]):
+		l.number()
+	case isLetter(c) || c >= 0x80:
+		l.word()
+	case c == '@' || c == ':' || c == '?' || c == '$':
+		l.parameter()
+	default:
+		l.symbol()
+	}
+}
+
+func (l *lexer) skipLine() {
+	if n := strings.IndexByte(l.src[l.i:], '\n'); n >= 0 {
+		l.i += n
+	} else {
+		l.i = len(l.src)
+	}
+}
+
+func (l *lexer) dashComment() bool {
+	if l.d == mysql && l.i+2 < len(l.src) && l.src[l.i+2] > ' ' {
+		return false
+	}
+	l.skipLine()
+	return true
+}
+
+func (l *lexer) metaLine() {
+	start := l.i
+	l.skipLine()
+	l.emit(token{kind: meta, text: strings.TrimSpace(l.src[start:l.i])})
+}
+
+func (l *lexer) blockComment() {
+	if l.d == mysql && (l.at("/*!") || l.at("/*M!")) {
+		l.i += strings.IndexByte(l.src[l.i:], '!') + 1
+		for l.i < len(l.src) && isDigit(l.src[l.i]) {
+			l.i++
+		}
+		l.inVersion++
+		return
+	}
+	depth, i := 1, l.i+2
+	for i < len(l.src) && depth > 0 {
+		switch {
+		case strings.HasPrefix(l.src[i:], "*/"):
+			depth--
+			i += 2
+		case (l.d == postgres || l.d == tsql) && strings.HasPrefix(l.src[i:], "/*"):
+			depth++
+			i += 2
+		default:
+			i++
+		}
+	}
+	// SQLite lets the end of the text close a comment; for the others the
+	// text is refused as a whole or from here on.
+	l.broken = depth > 0 && l.d != sqlite
+	l.glued = !l.glued && l.i > 0 && l.src[l.i-1] > ' ' || l.glued
+	l.i = i
+}
+
+// quoted reads a quoted run; a doubled quote stands for one.
+func (l *lexer) quoted(q byte, backslash bool, kind tokenKind) {
+	var b strings.Builder
+	i := l.i + 1
+	for i < len(l.src) {
+		c := l.src[i]
+		switch {
+		case c == '\\' && backslash && i+1 < len(l.src):
+			n := unescape(&b, l.src[i:])
+			i += n
+			continue
+		case c == q && i+1 < len(l.src) && l.src[i+1] == q:
+			b.WriteByte(q)
+			i += 2
+			continue
+		case c == q:
+			l.i = i + 1
+			t := token{kind: kind, text: b.String()}
+			if kind == name {
+				t.up = upper(t.text)
+			}
+			l.emit(t)
+			return
+		}
+		b.WriteByte(c)
+		i++
+	}
+	l.i, l.broken = len(l.src), true
+}
+
+// unescape decodes one backslash escape of E'…' or of MySQL at the start of s
+// and returns its length.
+func unescape(b *strings.Builder, s string) int {
+	switch c := s[1]; c {
+	case 'n':
+		b.WriteByte('\n')
+	case 't':
+		b.WriteByte('\t')
+	case 'r':
+		b.WriteByte('\r')
+	case 'b':
+		b.WriteByte('\b')
+	case 'f':
+		b.WriteByte('\f')
+	case 'Z':
+		b.WriteByte(26)
+	case 'x':
+		if n := digits(s[2:], 2, 16); n > 0 {
+			v, _ := strconv.ParseUint(s[2:2+n], 16, 8)
+			b.WriteByte(byte(v))
+			return 2 + n
+		}
+		b.WriteByte('x')
+	case 'u', 'U':
+		width := map[byte]int{'u': 4, 'U': 8}[c]
+		if digits(s[2:], width, 16) == width {
+			v, _ := strconv.ParseUint(s[2:2+width], 16, 32)
+			b.WriteRune(rune(v))
+			return 2 + width
+		}
+		b.WriteByte(c)
+	case '0', '1', '2', '3', '4', '5', '6', '7':
+		n := digits(s[1:], 3, 8)
+		v, _ := strconv.ParseUint(s[1:1+n], 8, 16)
+		b.WriteByte(byte(v))
+		return 1 + n
+	default:
+		b.WriteByte(c)
+	}
+	return 2
+}
+
+func digits(s string, most, base int) int {
+	n := 0
+	for n < len(s) && n < most {
+		if _, err := strconv.ParseUint(s[n:n+1], base, 8); err != nil {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// bracketName reads T-SQL's and SQLite's [name]. PostgreSQL's arrays (a[1],
+// ARRAY[…]) are told apart by what stands before the bracket.
+func (l *lexer) bracketName() bool {
+	end := strings.IndexByte(l.src[l.i:], ']')
+	if end < 0 {
+		return false
+	}
+	if l.i > 0 && (isWordByte(l.src[l.i-1]) || l.src[l.i-1] == ']') {
+		return false
+	}
+	inner := l.src[l.i+1 : l.i+end]
+	l.emit(token{kind: name, text: inner, up: upper(inner)})
+	l.i += end + 1
+	return true
+}
+
+// dollar reads PostgreSQL's $tag$…$tag$.
+func (l *lexer) dollar() bool {
+	if l.d != postgres {
+		return false
+	}
+	j := l.i + 1
+	for j < len(l.src) && (isWordByte(l.src[j]) && l.src[j] != '$') {
+		j++
+	}
+	if j >= len(l.src) || l.src[j] != '$' || isDigit(l.src[l.i+1]) {
+		return false
+	}
+	tag := l.src[l.i : j+1]
+	end := strings.Index(l.src[j+1:], tag)
+	if end < 0 {
+		l.broken, l.i = true, len(l.src)
+		return true
+	}
+	body := l.src[j+1 : j+1+end]
+	l.i = j + 1 + end + len(tag)
+	l.emit(token{kind: text, text: body})
+	return true
+}
+
+func (l *lexer) number() {
+	start := l.i
+	if l.at("0x") || l.at("0X") {
+		l.i += 2
+		for l.i < len(l.src) && digits(l.src[l.i:], 1, 16) == 1 {
+			l.i++
+		}
+		if b, err := hex.DecodeString(l.src[start+2 : l.i]); err == nil && len(b) > 0 && l.d == mysql {
+			l.emit(token{kind: text, text: string(b)})
+			return
+		}
+		l.emit(token{kind: number, text: l.src[start:l.i]})
+		return
+	}
+	for l.i < len(l.src) {
+		c := l.src[l.i]
+		exp := (c == 'e' || c == 'E') && l.i+1 < len(l.src) &&
+			(isDigit(l.src[l.i+1]) || strings.IndexByte("+-", l.src[l.i+1]) >= 0 && l.i+2 < len(l.src) && isDigit(l.src[l.i+2]))
+		switch {
+		case isDigit(c) || c == '.' || c == '_':
+			l.i++
+		case exp:
+			l.i += 2
+		default:
+			l.emit(token{kind: number, text: l.src[start:l.i]})
+			return
+		}
+	}
+	l.emit(token{kind: number, text: l.src[start:l.i]})
+}
+
+// word reads a bare word, or a string with a prefix: E'…', N'…', B'…', X'…',
+// U&'…', R'…', and MySQL's _utf8'…'.
+func (l *lexer) word() {
+	start := l.i
+	for l.i < len(l.src) && (isWordByte(l.src[l.i]) || l.src[l.i] >= 0x80) {
+		_, n := utf8.DecodeRuneInString(l.src[l.i:])
+		l.i += n
+	}
+	w := l.src[start:l.i]
+	if l.i < len(l.src) && l.src[l.i] == '\'' {
+		switch {
+		case strings.EqualFold(w, "E"):
+			l.quoted('\'', true, text)
+			return
+		case strings.EqualFold(w, "X"):
+			l.quoted('\'', false, text)
+			l.unhexLast()
+			return
+		case strings.EqualFold(w, "N"), strings.EqualFold(w, "B"), strings.HasPrefix(w, "_") && l.d == mysql:
+			l.quoted('\'', l.d == mysql, text)
+			return
+		}
+	}
+	if strings.EqualFold(w, "U") && l.at("&'") {
+		l.i++
+		l.quoted('\'', false, text)
+		l.unicodeLast()
+		return
+	}
+	if strings.EqualFold(w, "U") && l.at("&\"") {
+		l.i++
+		l.quoted('"', false, name)
+		l.unicodeLast()
+		return
+	}
+	l.emit(token{kind: word, text: w, up: upper(w)})
+}
+
+func (l *lexer) unhexLast() {
+	if n := len(l.out); n > 0 && !l.broken {
+		if b, err := hex.DecodeString(l.out[n-1].text); err == nil {
+			l.out[n-1].text = string(b)
+		}
+	}
+}
+
+// unicodeLast decodes U&'\0041\+000041' in the last token.
+func (l *lexer) unicodeLast() {
+	if len(l.out) == 0 || l.broken {
+		return
+	}
+	t := &l.out[len(l.out)-1]
+	var b strings.Builder
+	for s := t.text; s != ""; {
+		width, skip := 4, 1
+		if strings.HasPrefix(s, `\+`) {
+			width, skip = 6, 2
+		}
+		if s[0] == '\\' && len(s) >= skip+width && digits(s[skip:], width, 16) == width {
+			v, _ := strconv.ParseUint(s[skip:skip+width], 16, 32)
+			b.WriteRune(rune(v))
+			s = s[skip+width:]
+			continue
+		}
+		b.WriteByte(s[0])
+		s = s[1:]
+	}
+	t.text = b.String()
+	t.up = upper(t.text)
+}
+
+// upper is strings.ToUpper, without its cost for text that is long or has
+// nothing to change: no keyword or name in the tables is longer than 64.
+func upper(s string) string {
+	if len(s) > 64 {
+		return s
+	}
+	for i := range len(s) {
+		if c := s[i]; c >= 'a' && c <= 'z' || c >= 0x80 {
+			return strings.ToUpper(s)
+		}
+	}
+	return s
+}
+
+func (l *lexer) parameter() {
+	start := l.i
+	if l.at("::") || l.at(":=") || l.at("@>") || l.at("@@") || l.at("?|") || l.at("?&") {
+		if l.at("@@") && l.i+2 < len(l.src) && isLetter(l.src[l.i+2]) {
+			l.i += 2
+			l.identTail()
+			l.emit(token{kind: param, text: l.src[start:l.i]})
+			return
+		}
+		l.i += 2
+		l.emit(token{kind: symbol, text: l.src[start:l.i]})
+		return
+	}
+	l.i++
+	l.identTail()
+	if l.src[start] == ':' && l.i == start+1 {
+		l.emit(token{kind: symbol, text: ":"})
+		return
+	}
+	l.emit(token{kind: param, text: l.src[start:l.i]})
+}
+
+func (l *lexer) identTail() {
+	for l.i < len(l.src) && isWordByte(l.src[l.i]) {
+		l.i++
+	}
+}
+
+var pairs = []string{"||", "<>", "!=", "<=", ">=", "==", "!~", "~*", "->", "#>", "<@"}
+
+func (l *lexer) symbol() {
+	for _, p := range pairs {
+		if l.at(p) {
+			l.i += 2
+			l.emit(token{kind: symbol, text: p})
+			return
+		}
+	}
+	l.i++
+	l.emit(token{kind: symbol, text: l.src[l.i-1 : l.i]})
+}
+
+func isDigit(c byte) bool  { return c >= '0' && c <= '9' }
+func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' || c == '_' }
+func isWordByte(c byte) bool {
+	return isLetter(c) || isDigit(c) || c == '$'
+}

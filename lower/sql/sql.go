@@ -1,0 +1,271 @@
+// Package sql reads SQL as the servers that could get it would, and lowers it
+// to effects: what is read, what is changed and by which filter, what is
+// dropped, who is granted what, which files, programs and hosts the server
+// would reach for.
+//
+// No parser covers PostgreSQL, MySQL, SQLite and T-SQL, and the reader is not
+// told which server it will be, so the text is cut into tokens in the way of
+// each dialect whose quoting makes a difference, and what any of them would
+// run counts. Keywords count only outside strings, comments and quoted names.
+// Text that is itself executed (EXECUTE, DO, PREPARE, sp_executesql) is read
+// in turn where it is constant, and is opaque where it is not.
+//
+// What it does not stop: a change whose filter is real but wider than it
+// looks; functions, triggers and views that stand in the database already and
+// do something else than their name says; what a table holds being sent
+// elsewhere by the client that reads it.
+package sql
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/cordon-sandbox/cordon"
+)
+
+// MaxSize and MaxDepth bound what is read: bytes of one text, and how deep
+// dynamic statements are followed.
+const (
+	MaxSize  = 256 << 10
+	MaxDepth = 8
+)
+
+// Env is what the reader needs to know of its surroundings.
+type Env struct {
+	// Dir is the directory that relative paths of client commands (\i, .read)
+	// start from.
+	Dir string
+	// Code reads another language: the shell commands of client
+	// meta-commands (\! …, .shell …). May be nil.
+	Code func(ctx context.Context, lang, src, dir string) []cordon.Effect
+}
+
+// Lower reads src. Each statement gives at least one effect, so that an empty
+// list means that there was no statement.
+func Lower(ctx context.Context, src string, env Env) []cordon.Effect {
+	if len(src) > MaxSize {
+		return []cordon.Effect{{Kind: cordon.Opaque, Origin: cordon.OriginLiteral, Text: src[:1024],
+			Reason: fmt.Sprintf("SQL of %d bytes is more than the %d that are read", len(src), MaxSize)}}
+	}
+	r := &reader{ctx: ctx, env: env, seen: map[string]bool{}}
+	r.text(src, 0)
+	return r.effects
+}
+
+type reader struct {
+	ctx     context.Context
+	env     Env
+	effects []cordon.Effect
+	seen    map[string]bool
+	// vars are MySQL's @variables and T-SQL's locals with a constant value.
+	vars map[string]string
+	// startsOnly: keywords count at the start of a statement only.
+	startsOnly bool
+}
+
+func (r *reader) add(e cordon.Effect) {
+	key := fmt.Sprint(e.Kind, e.Op, e.Target, e.Reason, e.Doubtful)
+	if r.seen[key] {
+		return
+	}
+	r.seen[key] = true
+	r.effects = append(r.effects, e)
+}
+
+func (r *reader) opaque(reason, text string) {
+	r.add(cordon.Effect{Kind: cordon.Opaque, Origin: cordon.OriginLiteral, Reason: reason, Text: text})
+}
+
+// text reads one program text in every dialect that would cut it differently.
+func (r *reader) text(src string, depth int) {
+	if depth > MaxDepth {
+		r.opaque(fmt.Sprintf("dynamic SQL nested deeper than %d", MaxDepth), "")
+		return
+	}
+	whole := false
+	for _, d := range dialectsOf(src) {
+		if r.ctx.Err() != nil {
+			r.opaque("the time for reading it ran out", "")
+			return
+		}
+		tokens, broken := lex(src, d)
+		whole = whole || !broken
+		// Outside PostgreSQL a $ is a letter: what was a quoted body there is
+		// bare text here, in which only the start of a statement counts.
+		r.startsOnly = d != postgres && strings.Contains(src, "$")
+		r.program(tokens, broken, depth)
+	}
+	if !whole {
+		r.opaque("a string or comment is not closed", "")
+	}
+}
+
+// dialectsOf names the dialects whose cutting of src could differ.
+func dialectsOf(src string) []dialect {
+	all := []dialect{postgres}
+	if strings.ContainsAny(src, "\\#\"") || strings.Contains(src, "--") || strings.Contains(src, "/*") || strings.Contains(src, "0x") {
+		all = append(all, mysql)
+	}
+	if strings.ContainsAny(src, "[$") || strings.Contains(src, "/*") {
+		all = append(all, tsql, sqlite)
+	}
+	return all
+}
+
+// program splits tokens into statements. Where the reading broke off, the
+// statements that were complete before count: some clients send one by one.
+func (r *reader) program(tokens []token, broken bool, depth int) {
+	start := 0
+	for i := range tokens {
+		if tokens[i].sym(";") || tokens[i].kind == meta {
+			r.statement(tokens[start:i], depth)
+			if tokens[i].kind == meta {
+				r.meta(tokens[i].text)
+			}
+			start = i + 1
+		}
+	}
+	if !broken {
+		r.statement(tokens[start:], depth)
+	}
+}
+
+func (r *reader) statement(t []token, depth int) {
+	for len(t) > 0 && t[0].is("GO", "BEGIN") && len(t) > 1 && t[1].kind == word && !t[1].is("TRANSACTION", "TRAN", "WORK", "ISOLATION", "READ", "DEFERRED", "IMMEDIATE", "EXCLUSIVE") {
+		t = t[1:]
+	}
+	if len(t) == 0 {
+		return
+	}
+	before := len(r.effects)
+	s := &stmt{reader: r, t: t, depth: depth}
+	s.judge()
+	if len(r.effects) == before {
+		s.ordinary()
+	}
+}
+
+// stmt is one statement being judged.
+type stmt struct {
+	*reader
+	t     []token
+	depth int
+}
+
+// tok returns token i, or an empty symbol past the ends.
+func (s *stmt) tok(i int) token {
+	if i < 0 || i >= len(s.t) {
+		return token{kind: symbol}
+	}
+	return s.t[i]
+}
+
+// judge looks at every word of the statement: keywords of change stand at its
+// start, but also behind WITH, EXPLAIN ANALYZE, PREPARE … AS, in function
+// bodies, and, in T-SQL, simply after another statement.
+func (s *stmt) judge() {
+	for i := range s.t {
+		t := &s.t[i]
+		if !t.ident() {
+			continue
+		}
+		s.catalogue(i)
+		if t.kind == name {
+			continue
+		}
+		s.split(i)
+		if rule := verbs[t.up]; rule != nil && (i == 0 || !s.startsOnly) {
+			rule(s, i)
+		}
+		if s.tok(i + 1).sym("(") {
+			s.call(i)
+		}
+	}
+	s.bareProcedure()
+}
+
+// split notices a keyword that a comment tears in two: no server reads it as
+// one, but nobody writes so without a reason.
+func (s *stmt) split(i int) {
+	t, before := s.t[i], s.tok(i-1)
+	if !t.glued || before.kind != word {
+		return
+	}
+	switch before.up + t.up {
+	case "DROP", "DELETE", "TRUNCATE", "UPDATE", "ALTER", "GRANT", "EXEC", "EXECUTE", "INSERT", "UNION", "SELECT", "COPY", "ATTACH", "TABLE", "DATABASE":
+		s.opaque("a keyword is split by a comment", "")
+	}
+}
+
+// name reads a possibly qualified object name at i: its last part, the whole,
+// and the index after it.
+func (s *stmt) name(i int) (last, whole string, next int) {
+	for s.tok(i).ident() {
+		last = s.t[i].text
+		if whole != "" {
+			whole += "."
+		}
+		whole += last
+		i++
+		dots := 0
+		for s.tok(i).sym(".") {
+			i++
+			dots++
+		}
+		if dots == 0 {
+			break
+		}
+	}
+	return last, whole, i
+}
+
+// skip passes words that may stand before a name.
+func (s *stmt) skip(i int, words ...string) int {
+	for s.tok(i).is(words...) {
+		i++
+	}
+	return i
+}
+
+// starts reports whether a statement may begin at token i.
+func (s *stmt) starts(i int) bool {
+	b := s.tok(i - 1)
+	switch {
+	case i == 0, b.sym("("), b.sym(")"), b.sym(";"):
+		return true
+	}
+	return b.is("AS", "EXPLAIN", "ANALYZE", "ANALYSE", "VERBOSE", "BEGIN", "THEN", "ELSE", "DO", "LOOP", "EXECUTE", "PLAN", "QUERY", "MATERIALIZED", "EXTENDED", "END", "START", "TRY")
+}
+
+// ordinary gives a statement that holds nothing to object to its one effect.
+func (s *stmt) ordinary() {
+	op := "read"
+	switch first := s.tok(0); {
+	case first.is("INSERT", "REPLACE", "COPY", "LOAD"):
+		op = "insert"
+	case first.is("CREATE", "ALTER", "COMMENT"):
+		op = "create"
+	case first.is("SET", "SHOW", "BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "USE", "RESET", "DISCARD", "ANALYZE", "VACUUM", "LISTEN", "NOTIFY", "DECLARE", "FETCH", "CLOSE"):
+		op = "session"
+	}
+	s.add(cordon.Effect{Kind: cordon.SQL, Op: op, Target: s.firstTable()})
+}
+
+func (s *stmt) firstTable() string {
+	for i, t := range s.t {
+		if t.is("FROM", "INTO", "TABLE", "UPDATE") && s.tok(i+1).ident() {
+			_, whole, _ := s.name(s.skip(i+1, "ONLY", "IF", "NOT", "EXISTS"))
+			return whole
+		}
+	}
+	return ""
+}
+
+func (s *stmt) destroy(op, target string, doubtful bool) {
+	s.add(cordon.Effect{Kind: cordon.Destroy, Op: op, Target: target, Doubtful: doubtful})
+}
+
+func (s *stmt) admin(op, target string) {
+	s.add(cordon.Effect{Kind: cordon.Administer, Op: op, Target: target})
+}
