@@ -103,14 +103,24 @@ func allTrivial(factors [][]token, depth int) bool {
 // normalOps gives || and && of MySQL their words where they stand between
 // conditions; PostgreSQL's || joins strings, which no condition is.
 func normalOps(t []token) []token {
-	for i, tok := range t {
-		if tok.sym("&") && i+1 < len(t) && t[i+1].sym("&") {
-			out := append([]token(nil), t[:i]...)
-			out = append(out, token{kind: word, text: "AND", up: "AND"})
-			return append(out, normalOps(t[i+2:])...)
+	var out []token
+	for i := 0; i < len(t); i++ {
+		if !t[i].sym("&") || i+1 >= len(t) || !t[i+1].sym("&") {
+			if out != nil {
+				out = append(out, t[i])
+			}
+			continue
 		}
+		if out == nil {
+			out = append(make([]token, 0, len(t)), t[:i]...)
+		}
+		out = append(out, token{kind: word, text: "AND", up: "AND"})
+		i++
 	}
-	return t
+	if out == nil {
+		return t
+	}
+	return out
 }
 
 // unwrap takes off parentheses around the whole.

@@ -31,6 +31,10 @@ const (
 	MaxDepth = 8
 )
 
+// maxWork bounds how many tokens the rules may look at in all, since each
+// keyword of change scans what follows it.
+const maxWork = 4 << 20
+
 // Env is what the reader needs to know of its surroundings.
 type Env struct {
 	// Dir is the directory that relative paths of client commands (\i, .read)
@@ -48,7 +52,7 @@ func Lower(ctx context.Context, src string, env Env) []cordon.Effect {
 		return []cordon.Effect{{Kind: cordon.Opaque, Origin: cordon.OriginLiteral, Text: src[:1024],
 			Reason: fmt.Sprintf("SQL of %d bytes is more than the %d that are read", len(src), MaxSize)}}
 	}
-	r := &reader{ctx: ctx, env: env, seen: map[string]bool{}}
+	r := &reader{ctx: ctx, env: env, seen: map[string]bool{}, work: maxWork}
 	r.text(src, 0)
 	return r.effects
 }
@@ -60,6 +64,8 @@ type reader struct {
 	seen    map[string]bool
 	// vars are MySQL's @variables and T-SQL's locals with a constant value.
 	vars map[string]string
+	// work is how many tokens the rules may still look at.
+	work int
 	// startsOnly: keywords count at the start of a statement only.
 	startsOnly bool
 }
@@ -176,13 +182,28 @@ func (s *stmt) judge() {
 		}
 		s.split(i)
 		if rule := verbs[t.up]; rule != nil && (i == 0 || !s.startsOnly) {
+			if !s.afford(i) {
+				return
+			}
 			rule(s, i)
 		}
-		if s.tok(i + 1).sym("(") {
+		if s.tok(i+1).sym("(") && (calls[t.up] != 0 || t.up == "SET_CONFIG" || s.tok(i-1).sym(".")) {
+			if !s.afford(i) {
+				return
+			}
 			s.call(i)
 		}
 	}
 	s.bareProcedure()
+}
+
+// afford charges a rule that may scan from token i to the end.
+func (s *stmt) afford(i int) bool {
+	if s.work -= len(s.t) - i; s.work < 0 {
+		s.opaque(fmt.Sprintf("reading it takes more than %d steps", maxWork), "")
+		return false
+	}
+	return true
 }
 
 // split notices a keyword that a comment tears in two: no server reads it as

@@ -132,6 +132,7 @@ var attacks = []struct{ name, src, want string }{
 	{"server settings", "ALTER SYSTEM SET archive_command = 'id'", "sql_security"},
 	{"global settings", "SET GLOBAL general_log = 'ON'", "sql_security"},
 	{"a backup to a share", `BACKUP DATABASE shop TO DISK = '\\x.test\s\b.bak'`, "files on the database server"},
+	{"a package's function", "SELECT utl_http.request('http://x.test/') FROM dual", "connect"},
 	{"a temporary table hides nothing", "DROP TABLE IF EXISTS pg_temp.x, invoices", "drop_table"},
 	{"an unterminated string", "SELECT 'a", "not closed"},
 	{"complete statements before it", "DROP TABLE invoices; SELECT 'a", "drop_table"},
@@ -215,6 +216,7 @@ func TestShellOfMetaCommandsIsRead(t *testing.T) {
 func TestLimits(t *testing.T) {
 	for name, src := range map[string]string{
 		"too large":                    "SELECT '" + strings.Repeat("x", MaxSize) + "'",
+		"a change in every word":       strings.Repeat("update a ", 20000),
 		"dynamic text nested too deep": nested(MaxDepth + 2),
 	} {
 		if got := strings.Join(harmful(Lower(t.Context(), src, Env{})), "\n"); !strings.Contains(got, "opaque") {
@@ -273,9 +275,9 @@ func BenchmarkLower1KB(b *testing.B) {
 }
 
 func BenchmarkLower256KB(b *testing.B) {
-	for name, unit := range map[string]string{"selects": "SELECT a FROM t WHERE b = 'c';\n", "parentheses": "(", "ors": "a or ", "commas": "a,", "quotes": "'a' "} {
+	for name, unit := range map[string]string{"selects": "SELECT a FROM t WHERE b = 'c';\n", "parentheses": "(", "ors": "a or ", "commas": "a,", "quotes": "'a' ", "updates": "update a ", "conjunctions": "a&&b ", "calls": "dblink(", "alters": "alter table a "} {
 		b.Run(name, func(b *testing.B) {
-			src := "DELETE FROM t WHERE " + strings.Repeat(unit, MaxSize/len(unit)-10)
+			src := "DELETE FROM t WHERE " + strings.Repeat(unit, MaxSize/len(unit)-30)
 			b.SetBytes(int64(len(src)))
 			for b.Loop() {
 				Lower(b.Context(), src, Env{})
