@@ -332,6 +332,8 @@ type Decision struct {
 	Findings []Finding
 	// RewrittenArgs are arguments that would be allowed, or nil.
 	RewrittenArgs json.RawMessage
+	// Ticket names the call to Settle; empty where nothing was reserved.
+	Ticket string
 	// Effects are what the call was read as.
 	Effects []Effect
 	// Timing is how long each phase took, in the order A to E; lowering is

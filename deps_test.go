@@ -95,7 +95,7 @@ func checkFile(t *testing.T, file, pkg string) {
 
 // testMayImport: a test may build its fixtures from a real store or fake.
 func testMayImport(pkg, to string) bool {
-	return strings.HasPrefix(to, "audit") && (wing(pkg) == "guard" || wing(pkg) == "internal") || wing(pkg) == "internal"
+	return wing(pkg) == "internal" || strings.HasPrefix(to, "audit") && (wing(pkg) == "guard" || wing(pkg) == "audit")
 }
 
 func mayImport(from, to string) (why string, ok bool) {

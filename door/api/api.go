@@ -35,6 +35,7 @@ func ReadCall(line []byte, base cordon.Run) Request {
 	v, err := strictjson.Parse(line)
 	if err != nil {
 		r.Call.Malformed = "the line is not one JSON object: " + err.Error()
+		r.salvage(line)
 		return r
 	}
 	if v.Kind != strictjson.Object {
@@ -49,6 +50,21 @@ func ReadCall(line []byte, base cordon.Run) Request {
 	}
 	r.Shared = r.Call.Run.ID != "" || r.Call.Run.Session != ""
 	return r
+}
+
+// salvage finds the id and the tool of a line that was refused for something
+// else in it, so that the caller and the audit can tell which call it was.
+func (r *Request) salvage(line []byte) {
+	var m map[string]json.RawMessage
+	if json.Unmarshal(line, &m) != nil {
+		return
+	}
+	if id, err := strictjson.Parse(m["id"]); err == nil && (id.Kind == strictjson.String || id.Kind == strictjson.Number) {
+		r.id(&id)
+	}
+	if tool, err := strictjson.Parse(m["tool"]); err == nil && tool.Kind == strictjson.String {
+		r.Call.Tool = tool.Str
+	}
 }
 
 func (r *Request) malformed(why string) {

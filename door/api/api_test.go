@@ -48,6 +48,16 @@ func TestReadCallMalformed(t *testing.T) {
 	}
 }
 
+func TestReadCallSalvagesWhoTheCallWas(t *testing.T) {
+	r := ReadCall([]byte(`{"id":5,"tool":"Read","args":{"a":1,"A":2}}`), cordon.Run{})
+	if string(r.RawID) != "5" || r.Call.Tool != "Read" || r.Call.Args != nil || r.Call.Malformed == "" {
+		t.Errorf("%+v", r)
+	}
+	if r := ReadCall([]byte(`{"id":{"x":1,"x":2},"tool":["Read"]}`), cordon.Run{}); r.RawID != nil || r.Call.Tool != "" || r.Call.Malformed == "" {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestAppendDecision(t *testing.T) {
 	d := cordon.Decision{
 		Outcome: cordon.Restricted, Mode: cordon.Shadow, WouldKill: true, RunID: "r", PolicyID: "p", ArgsHash: "h",

@@ -12,14 +12,14 @@ import (
 
 // call judges name( at token i.
 func (s *stmt) call(i int) {
-	n := s.t[i].up
+	n := s.t[i].text
 	if s.tok(i - 1).sym(".") {
-		if k, ok := calls[s.tok(i-2).up+"."+n]; ok {
-			s.invoke(k, strings.ToLower(n), i+1)
+		if e := lookup(s.tok(i-2).text + "." + n); e != nil {
+			s.invoke(e.call, strings.ToLower(n), i+1)
 			return
 		}
 	}
-	if n == "SET_CONFIG" {
+	if strings.EqualFold(n, "set_config") {
 		s.setConfig(i + 2)
 		return
 	}
@@ -28,7 +28,7 @@ func (s *stmt) call(i int) {
 	if s.tok(i-1).is("INTO", "TABLE", "INDEX", "VIEW", "EXISTS", "ON", "REFERENCES") {
 		return
 	}
-	if k := calls[n]; k != 0 {
+	if k := s.t[i].entry.call; k != 0 {
 		s.invoke(k, strings.ToLower(n), i+1)
 	}
 }
@@ -42,7 +42,7 @@ func (s *stmt) setConfig(i int) {
 // bareProcedure is T-SQL's call of a procedure without EXEC, which only the
 // first statement of a batch may do.
 func (s *stmt) bareProcedure() {
-	if !s.tok(0).ident() || verbs[s.t[0].up] != nil {
+	if !s.tok(0).ident() || s.t[0].entry != nil && s.t[0].entry.rule != nil {
 		return
 	}
 	last, _, next := s.name(0)
@@ -110,11 +110,11 @@ type folder struct {
 
 const maxFold = 64 << 10
 
-func (f *folder) peek() token {
+func (f *folder) peek() *token {
 	if f.i < len(f.t) {
-		return f.t[f.i]
+		return &f.t[f.i]
 	}
-	return token{kind: symbol}
+	return &nowhere
 }
 
 func (f *folder) take(s string) bool {
@@ -157,7 +157,7 @@ func (f *folder) term(depth int) (string, bool) {
 		v, ok = f.expr(depth + 1)
 		ok = ok && f.take(")")
 	case t.kind == word && f.take("("):
-		v, ok = f.call(t.up, depth)
+		v, ok = f.call(t.up(), depth)
 	}
 	for ok && f.take("::") { // a cast changes nothing that matters here
 		f.i++

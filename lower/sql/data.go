@@ -1,16 +1,14 @@
 package sql
 
+import "strings"
+
 // What the verbs and names below mean is data: a line is added here, and its
 // hit and near-miss in sql_test.go.
 
 // verbs are the keywords that open a change, with what is looked at behind
 // them. A keyword counts wherever it stands outside strings and comments.
-var verbs map[string]func(s *stmt, i int)
-
-func init() {
-	// Set here, not in the declaration: the rules read the map themselves
-	// when they follow dynamic statements.
-	verbs = map[string]func(*stmt, int){
+func verbs() map[string]func(s *stmt, i int) {
+	return map[string]func(*stmt, int){
 		"DROP": drop, "TRUNCATE": truncate, "DELETE": deletion, "UPDATE": update, "MERGE": merge,
 		"ALTER": alter, "CREATE": create, "GRANT": grant, "REVOKE": grant, "REASSIGN": reassign, "SET": set, "RESET": reset,
 		"COPY": copyData, "OUTFILE": outfile, "DUMPFILE": outfile, "INFILE": infile, "BULK": bulk, "UNLOAD": outfile,
@@ -19,6 +17,62 @@ func init() {
 		"SHUTDOWN": shutdown, "KILL": kill, "BACKUP": backup, "RESTORE": backup, "RECONFIGURE": reconfigure, "CHANGE": changeMaster,
 		"INSERT": insert, "REPLACE": insert, "IMPORT": importSchema, "PURGE": purge, "DENY": grant,
 	}
+}
+
+// entry is what the tables know of one word.
+type entry struct {
+	rule   func(s *stmt, i int) // as a verb
+	call   callKind             // as a function or procedure
+	secret bool                 // as a table
+	// check: the word needs a look for another reason.
+	check bool
+}
+
+// lexicon holds the words of all tables, so that the lexer looks each word up
+// once.
+var lexicon map[string]*entry
+
+func init() {
+	// Here, not in the declaration: the rules cut and look up text themselves.
+	lexicon = map[string]*entry{}
+	for w, rule := range verbs() {
+		entryOf(w).rule = rule
+	}
+	for w, kind := range calls {
+		entryOf(w[strings.LastIndexByte(w, '.')+1:])
+		entryOf(w).call = kind
+	}
+	for w := range secretTables {
+		entryOf(w).secret = true
+	}
+	for _, w := range []string{"USER", "GLOBAL_PRIV", "WRITABLE_SCHEMA", "SET_CONFIG"} {
+		entryOf(w).check = true
+	}
+}
+
+func entryOf(w string) *entry {
+	e := lexicon[w]
+	if e == nil {
+		e = &entry{}
+		lexicon[w] = e
+	}
+	return e
+}
+
+// lookup finds a word of any case in the lexicon.
+func lookup(w string) *entry {
+	var buf [40]byte
+	if len(w) > len(buf) {
+		return nil
+	}
+	for i := range len(w) {
+		c := w[i]
+		if c >= 'a' && c <= 'z' {
+			c -= 'a' - 'A'
+		}
+		buf[i] = c
+	}
+	return lexicon[string(buf[:len(w)])]
 }
 
 // droppable maps what DROP may name to the operation and whether it is only

@@ -1,66 +1,355 @@
 package sql
 
 import (
-	"strconv"
+	"slices"
 	"strings"
+	"time"
 )
 
-// filtered reports whether the change at tokens t (from the verb to the end
-// of its extent) is held to some rows by a condition that depends on them.
-func filtered(t []token) bool {
-	depth := 0
-	for i, tok := range t {
-		switch {
-		case tok.sym("("):
-			depth++
-		case tok.sym(")"):
-			depth--
-			if depth < 0 {
-				return false
-			}
-		case depth == 0 && tok.is("WHERE"):
-			return !tautology(clause(t[i+1:]))
-		}
-	}
-	return false
+// width is how many rows a condition leaves.
+type width uint8
+
+const (
+	narrow   width = iota // it picks rows
+	seeming               // every row of an ordinary table passes it
+	wide                  // every row passes it, or it does not look at rows
+	entirely              // there is no condition
+)
+
+// scope is the tables whose columns a condition may name.
+type scope struct {
+	*reading
+	// target is the changed table, alias its name in the statement.
+	target, alias string
+	// own is the name of the target's key by convention, in upper case.
+	own string
+	// home is the table of columns without a qualifier.
+	home   string
+	tables []tableRef
+	outer  *scope
 }
 
-// clause cuts a condition at the keyword that ends it.
-func clause(t []token) []token {
-	depth := 0
-	for i, tok := range t {
+// reading is how a condition is read.
+type reading struct {
+	// bars: || and && are OR and AND, as in MySQL.
+	bars bool
+	// lenient takes a foreign key to meet its table, and rows to be ordinary.
+	lenient bool
+	depth   int
+	ctes    map[string][]token
+}
+
+type tableRef struct{ table, alias string }
+
+// column gives a column's key, and whether it may be the changed table's.
+func (sc *scope) column(qualifier, name string) (key string, ours bool) {
+	name = strings.ToLower(name)
+	table := sc.home
+	if qualifier != "" {
+		table = sc.tableOf(qualifier)
+	}
+	// A table's own name as a column is its whole row.
+	if qualifier == "" && (strings.EqualFold(name, sc.alias) || strings.EqualFold(name, sc.target)) && name != "" {
+		return "*", true
+	}
+	if strings.EqualFold(table, sc.target) || table == "" {
+		return name, true
+	}
+	if sc.lenient && name == "id" {
+		return singular(table) + "_id", false
+	}
+	return strings.ToLower(table) + "." + name, false
+}
+
+func (sc *scope) tableOf(qualifier string) string {
+	for s := sc; s != nil; s = s.outer {
+		if strings.EqualFold(qualifier, s.alias) {
+			return s.target
+		}
+		for _, r := range s.tables {
+			if strings.EqualFold(qualifier, r.alias) || strings.EqualFold(qualifier, r.table) {
+				return r.table
+			}
+		}
+	}
+	return qualifier
+}
+
+func singular(table string) string {
+	t := strings.ToLower(table)
+	switch {
+	case strings.HasSuffix(t, "ies"):
+		return t[:len(t)-3] + "y"
+	case strings.HasSuffix(t, "sses"), strings.HasSuffix(t, "xes"), strings.HasSuffix(t, "ches"):
+		return t[:len(t)-2]
+	}
+	return strings.TrimSuffix(t, "s")
+}
+
+// extent is the tokens of the change at t[0], up to the next statement that
+// T-SQL would let follow without a semicolon, and where its WHERE stands.
+func extent(t []token) (end, where int) {
+	depth, where := 0, -1
+	for i := 1; i < len(t); i++ {
+		tok := &t[i]
+		switch {
+		case tok.sym("("):
+			depth++
+		case tok.sym(")"):
+			if depth--; depth < 0 {
+				return i, where
+			}
+		case depth > 0 || tok.kind != word:
+		case tok.is("WHERE"):
+			if where < 0 {
+				where = i
+			}
+		case where < 0 && tok.is("RETURNING", "OUTPUT"):
+		case tok.is("SELECT", "DELETE", "UPDATE", "INSERT", "EXEC", "EXECUTE", "MERGE", "DROP", "DECLARE", "GO") && !t[i-1].sym(".") && !t[i-1].sym(",") && !t[i-1].is("SET", "FOR", "AS", "ON") && (i+1 == len(t) || !t[i+1].sym("=") && !t[i+1].sym("(")):
+			return i, where
+		}
+	}
+	return len(t), where
+}
+
+// reach is how many rows of table the change at token i may touch.
+func (s *stmt) reach(i int, table string) width {
+	end, where := extent(s.t[i:])
+	t := s.t[i : i+end]
+	sc := s.scopeOf(t, table)
+	cond := t[len(t):]
+	if where >= 0 {
+		cond = t[where+1:]
+	}
+	joins := joinConditions(t[:len(t)-len(cond)])
+	if where < 0 && len(joins) == 0 {
+		return entirely
+	}
+	w := s.widthOf(cond, sc, where >= 0)
+	for _, j := range joins {
+		w = min(w, s.widthOf(j, sc, true))
+	}
+	return w
+}
+
+// widthOf tries a condition, first as it stands, then on ordinary rows only.
+func (s *stmt) widthOf(cond []token, sc *scope, present bool) width {
+	if !present {
+		return wide
+	}
+	if w := s.try(cond, sc); w != narrow {
+		return w
+	}
+	lenient := *sc
+	r := *sc.reading
+	r.lenient = true
+	lenient.reading = &r
+	if w := s.try(cond, &lenient); w != narrow {
+		return seeming
+	}
+	return narrow
+}
+
+func (s *stmt) try(cond []token, sc *scope) width {
+	p := parser{stmt: s, t: cond, scope: sc}
+	n := p.or()
+	if p.odd && p.nodes <= 1 || p.ours == 0 || p.deep {
+		return wide
+	}
+	if all, _ := s.sampled(&p, n); all {
+		return wide
+	}
+	return narrow
+}
+
+// Parts of a condition that are computed at most, each worth some tokens of
+// the work that a text may make.
+const (
+	maxEvaluations = 40_000
+	evaluationWork = 4
+)
+
+// sampled tries a condition on made-up rows: whether all pass and, where that
+// is asked for, whether any does.
+func (s *stmt) sampled(p *parser, n *node) (all, some bool) {
+	now := float64(time.Now().Unix())
+	r := row{now: now, pool: newPool(p, p.scope.lenient, now), lenient: p.scope.lenient}
+	tries := max(8, min(512, maxEvaluations/max(1, p.nodes)))
+	all = true
+	for k := range tries {
+		r.k = uint64(k)
+		if r.truth(n) == yes {
+			some = true
+		} else {
+			all = false
+		}
+		if !all && (some || !p.both) {
+			break
+		}
+		if s.work -= p.nodes * evaluationWork; s.work < 0 {
+			s.tired()
+			return true, true
+		}
+	}
+	return all, some
+}
+
+// scopeOf finds the tables of a change: its target with its alias, and those
+// it is joined to.
+func (s *stmt) scopeOf(t []token, table string) *scope {
+	target := table[strings.LastIndexByte(table, '.')+1:]
+	sc := &scope{reading: &reading{bars: s.bars, ctes: s.ctes()}, target: target, alias: target, tables: tablesOf(t)}
+	for _, r := range sc.tables {
+		if strings.EqualFold(r.alias, target) {
+			sc.target = r.table
+		}
+		if strings.EqualFold(r.table, sc.target) && strings.EqualFold(sc.alias, target) && r.alias != "" && sc.target == target {
+			sc.alias = r.alias
+		}
+	}
+	sc.home = sc.target
+	sc.own = strings.ToUpper(singular(sc.target)) + "_ID"
+	return sc
+}
+
+// tablesOf lists the tables that stand behind the keywords that introduce
+// them, up to the condition.
+func tablesOf(t []token) (refs []tableRef) {
+	depth, listing := 0, true
+	for i := 0; i < len(t); i++ {
+		tok := &t[i]
 		switch {
 		case tok.sym("("):
 			depth++
 		case tok.sym(")"):
 			depth--
-			if depth < 0 {
-				return t[:i]
+		case depth > 0:
+		case tok.is("WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "RETURNING"):
+			return refs
+		case tok.is("SET", "ON", "SELECT"):
+			listing = false
+		case i == 0, tok.is("FROM", "USING", "JOIN", "UPDATE", "INTO"), tok.sym(",") && listing:
+			listing = true
+			ref, next := tableAt(t, i+1)
+			if ref.table != "" && len(refs) < 64 {
+				refs = append(refs, ref)
+				i = next - 1
 			}
-		case depth == 0 && tok.is("ORDER", "LIMIT", "RETURNING", "OPTION", "GROUP", "HAVING", "WINDOW", "UNION", "ON", "WHEN"):
-			return t[:i]
 		}
 	}
-	return t
+	return refs
 }
+
+func tableAt(t []token, i int) (ref tableRef, next int) {
+	for i < len(t) && t[i].is("ONLY", "LATERAL", "LOW_PRIORITY", "QUICK", "IGNORE") {
+		i++
+	}
+	if i >= len(t) || !t[i].ident() || t[i].is(notNames...) {
+		return ref, i
+	}
+	for i < len(t) && t[i].ident() {
+		ref.table = t[i].text
+		if i++; i >= len(t) || !t[i].sym(".") {
+			break
+		}
+		for i < len(t) && (t[i].sym(".") || t[i].sym("*")) {
+			i++
+		}
+	}
+	if i < len(t) && t[i].sym("*") {
+		i++
+	}
+	if i < len(t) && t[i].is("AS") {
+		i++
+	}
+	if i < len(t) && t[i].ident() && !t[i].is(notNames...) {
+		ref.alias = t[i].text
+		i++
+	}
+	return ref, i
+}
+
+// notNames are keywords that end a table's name.
+var notNames = []string{"FROM", "WHERE", "SET", "USING", "JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "ON", "RETURNING", "OUTPUT", "ORDER", "LIMIT", "GROUP", "HAVING", "UNION", "WITH", "STRAIGHT_JOIN", "OUTER", "SELECT", "WINDOW", "FOR", "OFFSET", "FETCH", "TABLESAMPLE", "VALUES", "AS", "TOP", "EXCEPT", "INTERSECT", "PARTITION", "USE", "FORCE"}
+
+// joinConditions are the ON conditions of inner joins: they pick rows as
+// WHERE does. An outer join picks none.
+func joinConditions(t []token) (conds [][]token) {
+	depth, inner := 0, false
+	for i := range t {
+		tok := &t[i]
+		switch {
+		case tok.sym("("):
+			depth++
+		case tok.sym(")"):
+			depth--
+		case depth > 0:
+		case tok.is("JOIN", "STRAIGHT_JOIN"):
+			inner = !(i > 0 && t[i-1].is("LEFT", "OUTER", "FULL", "CROSS"))
+		case tok.is("ON") && inner && len(conds) < 16:
+			conds = append(conds, t[i+1:])
+			inner = false
+		}
+	}
+	return conds
+}
+
+// query is a subquery of a condition.
+type query struct {
+	wide  bool // it gives every row of its table
+	empty bool // it gives no row
+	// expr is what a query without tables computes.
+	expr *node
+	// columnKey and aggregate are of the one column that it gives.
+	columnKey uint64
+	aggregate string
+	key       uint64
+}
+
+// subquery reads a query up to the parenthesis that closes it.
+func (p *parser) subquery() *query {
+	start, depth := p.i, 0
+	for ; p.i < len(p.t); p.i++ {
+		if p.t[p.i].sym("(") {
+			depth++
+		} else if p.t[p.i].sym(")") {
+			if depth--; depth < 0 {
+				break
+			}
+		}
+	}
+	t := p.t[start:p.i]
+	p.i++
+	q := &query{key: mix(p.nodesKey(), uint64(len(t)))}
+	if p.work -= len(t); p.work < 0 || p.depth+2 > maxConditionDepth {
+		p.deep = true
+		return q
+	}
+	for k, branch := range divide(t, "UNION") {
+		b := p.branch(branch)
+		if k == 0 {
+			b.key = q.key
+			*q = b
+		} else {
+			q.wide, q.empty, q.expr = q.wide || b.wide, q.empty && b.empty, nil
+		}
+	}
+	return q
+}
+
+func (p *parser) nodesKey() uint64 { return uint64(p.nodes+1) * 0x9e3779b97f4a7c15 }
 
 // divide cuts t at a keyword that stands at depth 0.
 func divide(t []token, at string) [][]token {
 	var parts [][]token
-	depth, start, between := 0, 0, false
-	for i, tok := range t {
-		switch {
+	depth, start := 0, 0
+	for i := range t {
+		switch tok := &t[i]; {
 		case tok.sym("("):
 			depth++
 		case tok.sym(")"):
 			depth--
-		case depth == 0 && tok.is("BETWEEN"):
-			between = true
 		case depth == 0 && tok.is(at):
-			if at == "AND" && between {
-				between = false
-				continue
-			}
 			parts = append(parts, t[start:i])
 			start = i + 1
 		}
@@ -68,76 +357,203 @@ func divide(t []token, at string) [][]token {
 	return append(parts, t[start:])
 }
 
-const maxConditionDepth = 64
-
-// tautology reports whether a condition holds for every row, or at least
-// shows no sign of depending on one.
-func tautology(t []token) bool { return tautologyAt(t, 0) }
-
-func tautologyAt(t []token, depth int) bool {
-	t = unwrap(normalOps(t))
-	if len(t) == 0 || depth > maxConditionDepth {
-		return true
+// branch reads one SELECT.
+func (p *parser) branch(t []token) (q query) {
+	for len(t) > 0 && t[0].is("ALL", "DISTINCT") {
+		t = t[1:]
 	}
-	terms := divide(t, "OR")
-	if len(terms) > 1 && complementary(terms) {
-		return true
-	}
-	for _, term := range terms {
-		if allTrivial(divide(term, "AND"), depth) {
-			return true
+	switch {
+	case len(t) == 0 || t[0].is("VALUES", "WITH"):
+		return q
+	case t[0].is("TABLE"):
+		q.wide = true
+		return q
+	case t[0].sym("("):
+		if end := closing(t); end > 0 && p.depth < maxConditionDepth {
+			p.depth++
+			defer func() { p.depth-- }()
+			return p.branch(t[1:end])
 		}
+		return q
 	}
-	return false
+	parts := clauses(t)
+	sc := &scope{reading: p.scope.reading, target: p.scope.target, alias: p.scope.alias, own: p.scope.own, home: p.scope.home, outer: p.scope}
+	if parts.from < 0 {
+		inner := p.inner(t[1:max(1, parts.list)], p.scope)
+		q.expr = inner.or()
+		p.absorb(inner)
+	} else if sc.tables = tablesOf(t[parts.from-1:]); len(sc.tables) > 0 {
+		sc.home = sc.tables[0].table
+	}
+	p.selected(&q, t[1:max(1, parts.list)], sc)
+	q.wide = p.gives(t, parts, sc, &q)
+	if q.wide && len(sc.tables) > 0 {
+		q.wide = p.cteWide(sc.tables[0].table, sc, &q)
+	}
+	if q.empty || !q.wide {
+		q.expr = nil
+	}
+	return q
 }
 
-func allTrivial(factors [][]token, depth int) bool {
-	for _, f := range factors {
-		if !trivial(f, depth) {
-			return false
-		}
+// gives reports whether nothing in a query leaves rows out, and notes where
+// nothing is left in.
+func (p *parser) gives(t []token, parts clauseIndex, sc *scope, q *query) bool {
+	if parts.none {
+		q.empty = true
+		return false
 	}
-	return true
-}
-
-// normalOps gives || and && of MySQL their words where they stand between
-// conditions; PostgreSQL's || joins strings, which no condition is.
-func normalOps(t []token) []token {
-	var out []token
-	for i := 0; i < len(t); i++ {
-		if !t[i].sym("&") || i+1 >= len(t) || !t[i+1].sym("&") {
-			if out != nil {
-				out = append(out, t[i])
-			}
+	all := !parts.limit
+	if parts.joined {
+		for _, cond := range joinConditions(t[max(0, parts.from):]) {
+			pass, _ := p.condition(cond, sc)
+			all = all && pass
+		}
+		all = all && parts.from >= 0 && p.hasOn(t)
+	}
+	for _, at := range []int{parts.where, parts.having} {
+		if at < 0 {
 			continue
 		}
-		if out == nil {
-			out = append(make([]token, 0, len(t)), t[:i]...)
-		}
-		out = append(out, token{kind: word, text: "AND", up: "AND"})
-		i++
+		pass, some := p.condition(t[at+1:], sc)
+		all = all && pass
+		q.empty = q.empty || !some
 	}
-	if out == nil {
-		return t
-	}
-	return out
+	return all
 }
 
-// unwrap takes off parentheses around the whole.
-func unwrap(t []token) []token {
-	for len(t) >= 2 && t[0].sym("(") && closing(t) == len(t)-1 {
-		t = t[1 : len(t)-1]
+func (p *parser) hasOn(t []token) bool {
+	return slices.ContainsFunc(t, func(t token) bool { return t.is("ON") })
+}
+
+func (p *parser) condition(t []token, sc *scope) (all, some bool) {
+	inner := p.inner(t, sc)
+	inner.both = true
+	n := inner.or()
+	p.absorb(inner)
+	if inner.odd && inner.nodes <= 1 {
+		return true, true
 	}
-	return t
+	return p.sampled(inner, n)
+}
+
+func (p *parser) inner(t []token, sc *scope) *parser {
+	return &parser{stmt: p.stmt, t: t, scope: sc, depth: p.depth + 1}
+}
+
+// absorb counts what an inner parser found. Columns of the target in a
+// subquery tie the condition to it.
+func (p *parser) absorb(inner *parser) {
+	p.ours += inner.ours
+	p.columns += inner.columns
+	p.nodes += inner.nodes
+	p.deep = p.deep || inner.deep
+}
+
+// selected notes the one column that a query gives.
+func (p *parser) selected(q *query, t []token, sc *scope) {
+	for len(t) > 0 && t[0].is("ALL", "DISTINCT") {
+		t = t[1:]
+	}
+	if len(t) > 3 && t[1].sym("(") && t[len(t)-1].sym(")") && t[0].is("MAX", "MIN", "COUNT", "SUM", "AVG") {
+		q.aggregate = t[0].up()
+		t = t[2 : len(t)-1]
+	}
+	last, qualifier, next := p.nameAtOf(t)
+	if next == len(t) && last != "" && last != "*" {
+		key, _ := sc.column(qualifier, last)
+		q.columnKey = hash(key)
+	}
+}
+
+func (p *parser) nameAtOf(t []token) (last, qualifier string, next int) {
+	inner := parser{t: t}
+	return inner.nameAt(0)
+}
+
+// cteWide follows the name of a common table expression to what it gives.
+func (p *parser) cteWide(table string, sc *scope, q *query) bool {
+	body, ok := sc.ctes[strings.ToUpper(table)]
+	if !ok || p.depth+1 >= maxConditionDepth {
+		return true
+	}
+	inner := p.inner(body, p.scope)
+	delete(sc.ctes, strings.ToUpper(table)) // no circles
+	b := inner.branch(body)
+	sc.ctes[strings.ToUpper(table)] = body
+	if q.columnKey != 0 {
+		q.columnKey = b.columnKey
+	}
+	q.empty = b.empty
+	return b.wide
+}
+
+// clauseIndex is where the parts of a SELECT stand.
+type clauseIndex struct {
+	from, where, having int
+	joined, limit, none bool
+	list                int // where the select list ends
+}
+
+func clauses(t []token) clauseIndex {
+	c := clauseIndex{from: -1, where: -1, having: -1, list: len(t)}
+	depth := 0
+	for i := range t {
+		tok := &t[i]
+		switch {
+		case tok.sym("("):
+			depth++
+		case tok.sym(")"):
+			depth--
+		case depth > 0 || tok.kind != word:
+		case tok.is("FROM") && c.from < 0 && !(i > 0 && t[i-1].is("DISTINCT")):
+			c.from = i
+			c.end(i)
+		case tok.is("WHERE") && c.where < 0:
+			c.where = i
+			c.end(i)
+		case tok.is("HAVING"):
+			c.having = i
+			c.end(i)
+		case tok.is("JOIN") && !(i > 0 && t[i-1].is("LEFT", "OUTER", "FULL", "CROSS")):
+			c.joined = true
+		case tok.is("LIMIT", "TOP", "FETCH", "OFFSET", "EXCEPT", "INTERSECT", "TABLESAMPLE"):
+			c.end(i)
+			c.bound(t, i)
+		case tok.is("GROUP", "ORDER", "INTO"):
+			c.end(i)
+		}
+	}
+	return c
+}
+
+func (c *clauseIndex) end(i int) { c.list = min(c.list, i) }
+
+// bound reads LIMIT n: none gives nothing, a huge one or ALL everything.
+func (c *clauseIndex) bound(t []token, i int) {
+	j := i + 1
+	for j < len(t) && (t[j].sym("(") || t[j].is("FIRST", "NEXT")) {
+		j++
+	}
+	switch {
+	case t[i].is("OFFSET") && j < len(t) && t[j].kind == number && parseNumber(t[j].text) == 0:
+	case j < len(t) && t[j].kind == number && t[i].is("LIMIT", "TOP", "FETCH"):
+		n := parseNumber(t[j].text)
+		c.none = c.none || n == 0
+		c.limit = c.limit || n < 100_000
+	case j < len(t) && t[j].is("ALL", "NULL"):
+	default:
+		c.limit = true
+	}
 }
 
 // closing is the index of the parenthesis that closes t[0].
 func closing(t []token) int {
 	depth := 0
-	for i, tok := range t {
-		if tok.sym("(") {
+	for i := range t {
+		if t[i].sym("(") {
 			depth++
-		} else if tok.sym(")") {
+		} else if t[i].sym(")") {
 			if depth--; depth == 0 {
 				return i
 			}
@@ -146,241 +562,32 @@ func closing(t []token) int {
 	return -1
 }
 
-// trivial reports whether one factor of a condition excludes no row.
-func trivial(t []token, depth int) bool {
-	t = unwrap(t)
-	if len(t) == 0 {
-		return true
+// unwrap takes off parentheses around the whole.
+func unwrap(t []token) []token {
+	for n := 0; n < maxConditionDepth && len(t) >= 2 && t[0].sym("(") && closing(t) == len(t)-1; n++ {
+		t = t[1 : len(t)-1]
 	}
-	if t[0].is("NOT") && len(t) > 1 {
-		return constant(t[1:]) || contradiction(t[1:])
-	}
-	if t[0].is("EXISTS") {
-		return !hasFilter(t)
-	}
-	if len(divide(t, "OR")) > 1 || len(divide(t, "AND")) > 1 {
-		return tautologyAt(t, depth+1)
-	}
-	if constant(t) {
-		return true
-	}
-	return wideComparison(t)
+	return t
 }
 
-// constant: no column stands in t. Function names and keywords are none.
-func constant(t []token) bool {
-	for i, tok := range t {
-		switch tok.kind {
-		case param:
-			return false
-		case name:
-			return false
-		case word:
-			if tok.is("SELECT") {
-				return !hasFilter(t)
-			}
-			if conditionWords[tok.up] || i+1 < len(t) && t[i+1].sym("(") {
-				continue
-			}
-			return false
-		}
+// ctes are the common table expressions of the statement.
+func (s *stmt) ctes() map[string][]token {
+	if len(s.t) == 0 || !slices.ContainsFunc(s.t[:min(4, len(s.t))], func(t token) bool { return t.is("WITH") }) {
+		return nil
 	}
-	return true
-}
-
-var conditionWords = words("TRUE FALSE NULL NOT AND OR IS IN LIKE ILIKE BETWEEN INTERVAL DATE TIME TIMESTAMP CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP CURRENT_USER SESSION_USER USER LOCALTIMESTAMP UNKNOWN DISTINCT FROM CASE WHEN THEN ELSE END CAST AS INT INTEGER TEXT BOOLEAN BOOL NUMERIC REGEXP RLIKE GLOB SIMILAR TO ANY ALL ARRAY BINARY XOR DIV MOD ESCAPE BIGINT VARCHAR CHAR")
-
-// contradiction: a comparison of a thing with itself that is never true.
-func contradiction(t []token) bool {
-	l, op, r := comparison(unwrap(t))
-	return (op == "<>" || op == "!=" || op == "<" || op == ">") && sameTokens(l, r)
-}
-
-// comparison splits "l op r" at the first comparison at depth 0.
-func comparison(t []token) (l []token, op string, r []token) {
-	depth := 0
-	for i, tok := range t {
-		switch {
-		case tok.sym("("):
-			depth++
-		case tok.sym(")"):
-			depth--
-		case depth > 0:
-		case tok.kind == symbol && comparisonOps[tok.text]:
-			return t[:i], tok.text, t[i+1:]
-		case tok.is("IS", "LIKE", "ILIKE", "REGEXP", "RLIKE", "GLOB", "SIMILAR", "BETWEEN", "IN"):
-			return t[:i], tok.up, t[i+1:]
-		case tok.is("NOT") && i > 0 && i+1 < len(t) && t[i+1].kind == word:
-			return t[:i], "NOT " + t[i+1].up, t[i+2:]
-		}
-	}
-	return t, "", nil
-}
-
-var comparisonOps = map[string]bool{"=": true, "==": true, "<>": true, "!=": true, "<": true, ">": true, "<=": true, ">=": true, "~": true, "~*": true, "!~": true, "^": false}
-
-// wideComparison: a comparison with a column that every row, or every row but
-// odd ones, passes.
-func wideComparison(t []token) bool {
-	l, op, r := comparison(t)
-	l, r = unwrap(l), unwrap(r)
-	switch op {
-	case "":
-		return false
-	case "=", "==", "<=", ">=":
-		if sameTokens(l, r) {
-			return true
-		}
-	case "IS":
-		if len(r) == 2 && r[0].is("NOT") && r[1].is("NULL") {
-			return true
-		}
-		return len(r) > 3 && r[0].is("NOT") && r[1].is("DISTINCT") && sameTokens(l, r[3:])
-	case "LIKE", "ILIKE", "SIMILAR", "GLOB":
-		return anyPattern(r, "%_*")
-	case "~", "~*", "REGEXP", "RLIKE":
-		return anyPattern(r, ".*^$+?")
-	case "BETWEEN":
-		return wideRange(r)
-	case "IN":
-		return len(r) > 0 && r[0].is("SELECT") && !hasFilter(r)
-	case "NOT IN":
-		return noRealList(r)
-	case "NOT LIKE", "NOT ILIKE":
-		return len(r) == 1 && r[0].kind == text && r[0].text == ""
-	}
-	switch op {
-	case "<>", "!=":
-		return trifling(r) || trifling(l)
-	case ">=":
-		return trifling(r) || len(r) == 1 && r[0].kind == number && r[0].text == "1"
-	case ">":
-		return trifling(r)
-	case "<", "<=":
-		return trifling(l) || huge(r)
-	}
-	return false
-}
-
-// noRealList: NOT IN () of constants that no key has.
-func noRealList(r []token) bool {
-	for _, tok := range r {
-		if !tok.sym(",") && !trifling([]token{tok}) {
-			return false
-		}
-	}
-	return true
-}
-
-func wideRange(r []token) bool {
-	for i, tok := range r {
-		if tok.is("AND") {
-			return trifling(r[:i]) && huge(r[i+1:])
-		}
-	}
-	return false
-}
-
-// trifling: 0, a negative number, an empty string or NULL: bounds that
-// stand for "everything" when a key is held against them.
-func trifling(t []token) bool {
-	if len(t) == 2 && t[0].sym("-") && t[1].kind == number {
-		return true
-	}
-	if len(t) != 1 {
-		return false
-	}
-	switch t[0].kind {
-	case number:
-		v, err := strconv.ParseFloat(t[0].text, 64)
-		return err == nil && v <= 0
-	case text:
-		return strings.TrimSpace(t[0].text) == "" || t[0].text == "0"
-	}
-	return t[0].is("NULL")
-}
-
-// huge: a number of nines or past any key.
-func huge(t []token) bool {
-	if len(t) != 1 || t[0].kind != number {
-		return false
-	}
-	v, err := strconv.ParseFloat(t[0].text, 64)
-	return err == nil && (v >= 1e12 || len(t[0].text) >= 5 && strings.Trim(t[0].text, "9") == "")
-}
-
-func anyPattern(r []token, wild string) bool {
-	if len(r) > 0 && r[0].is("TO") {
-		r = r[1:]
-	}
-	return len(r) >= 1 && r[0].kind == text && strings.Trim(r[0].text, wild) == ""
-}
-
-// complementary: two of the terms exclude each other and leave nothing out.
-func complementary(terms [][]token) bool {
-	for i := range terms {
-		for j := range i {
-			if opposite(unwrap(terms[i]), unwrap(terms[j])) {
-				return true
-			}
-		}
-		if i > 64 {
-			return true
-		}
-	}
-	return false
-}
-
-func opposite(a, b []token) bool {
-	if len(a) > 0 && a[0].is("NOT") && sameTokens(unwrap(a[1:]), b) || len(b) > 0 && b[0].is("NOT") && sameTokens(unwrap(b[1:]), a) {
-		return true
-	}
-	al, aop, ar := comparison(a)
-	bl, bop, br := comparison(b)
-	if aop == "" || bop == "" || !sameTokens(al, bl) {
-		return false
-	}
-	if aop == "IS" && bop == "IS" {
-		return len(ar) != len(br)
-	}
-	pair := aop + " " + bop
-	for _, p := range []string{"= <>", "<> =", "= !=", "!= =", "< >=", ">= <", "> <=", "<= >", "IN NOT IN", "NOT IN IN", "LIKE NOT LIKE", "NOT LIKE LIKE"} {
-		if pair == p {
-			return sameTokens(ar, br)
-		}
-	}
-	return false
-}
-
-func sameTokens(a, b []token) bool {
-	if len(a) != len(b) || len(a) == 0 {
-		return false
-	}
-	for i := range a {
-		if a[i].kind == symbol && b[i].kind == symbol || a[i].kind == number || a[i].kind == text {
-			if a[i].kind != b[i].kind || a[i].text != b[i].text {
-				return false
-			}
+	found := map[string][]token{}
+	for i := 1; i+2 < len(s.t) && len(found) < 64; i++ {
+		if !s.t[i].is("AS") || !s.t[i-1].ident() {
 			continue
 		}
-		if !a[i].ident() && a[i].kind != b[i].kind || !strings.EqualFold(a[i].text, b[i].text) {
-			return false
+		j := s.skip(i+1, "NOT", "MATERIALIZED")
+		if s.tok(j).sym("(") && s.tok(j+1).is("SELECT") {
+			if end := closing(s.t[j:]); end > 0 {
+				found[strings.ToUpper(s.t[i-1].text)] = s.t[j+1 : j+end]
+			}
 		}
 	}
-	return true
-}
-
-// hasFilter reports whether a subquery restricts its rows at all.
-func hasFilter(t []token) bool {
-	for i, tok := range t {
-		if tok.is("WHERE") {
-			return !tautology(clause(t[i+1:]))
-		}
-		if tok.is("HAVING", "LIMIT", "JOIN") || tok.is("VALUES") {
-			return true
-		}
-	}
-	return false
+	return found
 }
 
 // words makes a set of a list separated by blanks.

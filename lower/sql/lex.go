@@ -37,29 +37,48 @@ const (
 
 // token is one lexical element.
 type token struct {
-	kind tokenKind
 	text string // decoded: without quotes, escapes resolved
-	up   string // in upper case: words and quoted names
+	// entry is what the tables know of a word or a quoted name; mostly nil.
+	entry *entry
+	kind  tokenKind
 	// glued: a comment stands directly between this word and the one before.
 	glued bool
 }
 
-func (t token) is(words ...string) bool {
+// is reports whether the token is one of the bare words, given in upper case.
+func (t *token) is(words ...string) bool {
 	if t.kind != word {
 		return false
 	}
 	for _, w := range words {
-		if t.up == w {
+		if len(w) == len(t.text) && sameWord(t.text, w) {
 			return true
 		}
 	}
 	return false
 }
 
-func (t token) sym(s string) bool { return t.kind == symbol && t.text == s }
+// sameWord compares s with an upper-case word of the same length. Servers
+// fold keywords by ASCII alone.
+func sameWord(s, upper string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if c >= 'a' && c <= 'z' {
+			c -= 'a' - 'A'
+		}
+		if c != upper[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func (t *token) up() string { return strings.ToUpper(t.text) }
+
+func (t *token) sym(s string) bool { return t.kind == symbol && t.text == s }
 
 // ident reports whether the token can name an object.
-func (t token) ident() bool { return t.kind == word || t.kind == name }
+func (t *token) ident() bool { return t.kind == word || t.kind == name }
 
 type lexer struct {
 	src string
@@ -189,6 +208,15 @@ func (l *lexer) blockComment() {
 
 // quoted reads a quoted run; a doubled quote stands for one.
 func (l *lexer) quoted(q byte, backslash bool, kind tokenKind) {
+	if end := plainRun(l.src[l.i+1:], q, backslash); end >= 0 {
+		t := token{kind: kind, text: l.src[l.i+1 : l.i+1+end]}
+		if kind == name {
+			t.entry = lookup(t.text)
+		}
+		l.i += end + 2
+		l.emit(t)
+		return
+	}
 	var b strings.Builder
 	i := l.i + 1
 	for i < len(l.src) {
@@ -206,7 +234,7 @@ func (l *lexer) quoted(q byte, backslash bool, kind tokenKind) {
 			l.i = i + 1
 			t := token{kind: kind, text: b.String()}
 			if kind == name {
-				t.up = upper(t.text)
+				t.entry = lookup(t.text)
 			}
 			l.emit(t)
 			return
@@ -215,6 +243,15 @@ func (l *lexer) quoted(q byte, backslash bool, kind tokenKind) {
 		i++
 	}
 	l.i, l.broken = len(l.src), true
+}
+
+// plainRun is the length of a quoted run that needs no decoding, or -1.
+func plainRun(s string, q byte, backslash bool) int {
+	end := strings.IndexByte(s, q)
+	if end < 0 || end+1 < len(s) && s[end+1] == q || backslash && strings.IndexByte(s[:end], '\\') >= 0 {
+		return -1
+	}
+	return end
 }
 
 // unescape decodes one backslash escape of E'…' or of MySQL at the start of s
@@ -281,7 +318,7 @@ func (l *lexer) bracketName() bool {
 		return false
 	}
 	inner := l.src[l.i+1 : l.i+end]
-	l.emit(token{kind: name, text: inner, up: upper(inner)})
+	l.emit(token{kind: name, text: inner, entry: lookup(inner)})
 	l.i += end + 1
 	return true
 }
@@ -376,7 +413,7 @@ func (l *lexer) word() {
 		l.unicodeLast()
 		return
 	}
-	l.emit(token{kind: word, text: w, up: upper(w)})
+	l.emit(token{kind: word, text: w, entry: lookup(w)})
 }
 
 func (l *lexer) unhexLast() {
@@ -409,21 +446,9 @@ func (l *lexer) unicodeLast() {
 		s = s[1:]
 	}
 	t.text = b.String()
-	t.up = upper(t.text)
-}
-
-// upper is strings.ToUpper, without its cost for text that is long or has
-// nothing to change: no keyword or name in the tables is longer than 64.
-func upper(s string) string {
-	if len(s) > 64 {
-		return s
+	if t.kind == name {
+		t.entry = lookup(t.text)
 	}
-	for i := range len(s) {
-		if c := s[i]; c >= 'a' && c <= 'z' || c >= 0x80 {
-			return strings.ToUpper(s)
-		}
-	}
-	return s
 }
 
 func (l *lexer) parameter() {
@@ -454,18 +479,32 @@ func (l *lexer) identTail() {
 	}
 }
 
-var pairs = []string{"||", "<>", "!=", "<=", ">=", "==", "!~", "~*", "->", "#>", "<@"}
+// operators are those of more than one byte, longest first.
+var operators = []string{
+	"->>", "#>>", "<=>", "!~*", "~~*", "!~~",
+	"||", "&&", "<>", "!=", "<=", ">=", "==", "!~", "~*", "~~", "->", "#>", "<@", "<<", ">>", "!<", "!>", "*=", "+=", "-=",
+}
 
 func (l *lexer) symbol() {
-	for _, p := range pairs {
-		if l.at(p) {
-			l.i += 2
-			l.emit(token{kind: symbol, text: p})
-			return
+	n := 1
+	if c := l.src[l.i]; c != '(' && c != ')' && c != ',' && c != ';' && c != '.' && l.i+1 < len(l.src) && operatorByte(l.src[l.i+1]) {
+		for _, op := range operators {
+			if l.at(op) {
+				n = len(op)
+				break
+			}
 		}
 	}
-	l.i++
-	l.emit(token{kind: symbol, text: l.src[l.i-1 : l.i]})
+	l.i += n
+	l.emit(token{kind: symbol, text: l.src[l.i-n : l.i]})
+}
+
+func operatorByte(c byte) bool {
+	switch c {
+	case '|', '&', '>', '=', '<', '~', '*', '@':
+		return true
+	}
+	return false
 }
 
 func isDigit(c byte) bool  { return c >= '0' && c <= '9' }

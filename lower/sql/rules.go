@@ -9,19 +9,19 @@ import (
 
 func drop(s *stmt, i int) {
 	next := s.tok(i + 1)
-	if guarded[next.up] && next.kind == word {
+	if next.kind == word && guarded[next.up()] {
 		op := "sql_security"
 		if next.is("ROLE", "USER", "LOGIN", "GROUP") {
 			op = "sql_role"
 		}
-		s.admin(op, "drop "+strings.ToLower(next.up))
+		s.admin(op, "drop "+strings.ToLower(next.up()))
 		return
 	}
 	if s.tok(0).is("ALTER") && !droppableAt(s, i) {
 		return // ALTER TABLE … DROP …, judged by alter
 	}
 	for j := i + 1; j < i+4; j++ {
-		if d, ok := droppable[s.tok(j).up]; ok && s.tok(j).kind == word {
+		if d, ok := droppable[s.tok(j).up()]; ok && s.tok(j).kind == word {
 			k := s.skip(j+1, "TABLE", "VIEW", "WRAPPER", "CONCURRENTLY", "IF", "EXISTS", "BY")
 			_, whole, _ := s.name(k)
 			s.destroy(d.op, whole, d.doubtful)
@@ -112,11 +112,14 @@ func (s *stmt) change(i int, table, unfiltered string) {
 	if s.tok(i-1).is("THEN") && s.has("MERGE") {
 		return
 	}
-	if filtered(s.t[i:]) {
+	switch s.reach(i, table) {
+	case narrow:
 		s.add(cordon.Effect{Kind: cordon.SQL, Op: "change", Target: table})
-		return
+	case seeming:
+		s.destroy(unfiltered, table, true)
+	default:
+		s.destroy(unfiltered, table, false)
 	}
-	s.destroy(unfiltered, table, false)
 }
 
 func (s *stmt) has(up string) bool {
@@ -133,12 +136,14 @@ func merge(s *stmt, i int) {
 		return
 	}
 	_, whole, _ := s.name(s.skip(i+1, "INTO", "ONLY"))
+	matched := false
 	for j := i; j < len(s.t); j++ {
 		if s.t[j].is("DELETE") && s.tok(j-1).is("THEN") {
 			s.destroy("delete_unfiltered", whole, true)
 		}
-		if s.t[j].is("ON") && s.tok(j-1).kind != symbol {
-			if end := clause(s.t[j+1:]); len(end) > 0 && tautology(end) {
+		if s.t[j].is("ON") && !matched {
+			matched = true
+			if s.widthOf(s.t[j+1:], s.scopeOf(s.t[i:], whole), true) == wide {
 				s.destroy("update_unfiltered", whole, false)
 			}
 		}
@@ -165,14 +170,16 @@ func (s *stmt) system(table string) {
 
 // catalogue notices tables of secrets, read in any way.
 func (s *stmt) catalogue(i int) {
-	switch n := s.t[i].up; {
-	case secretTables[n]:
+	e, n := s.t[i].entry, s.t[i].text
+	switch {
+	case e.secret:
 		if !s.tok(i + 1).sym("(") {
 			s.admin("credential", strings.ToLower(n))
 		}
-	case n == "USER" && s.tok(i-1).sym(".") && s.tok(i-2).up == "MYSQL", n == "GLOBAL_PRIV":
+	case !e.check:
+	case strings.EqualFold(n, "user") && s.tok(i-1).sym(".") && strings.EqualFold(s.tok(i-2).text, "mysql"), strings.EqualFold(n, "global_priv"):
 		s.admin("credential", "mysql."+strings.ToLower(n))
-	case n == "WRITABLE_SCHEMA":
+	case strings.EqualFold(n, "writable_schema"):
 		s.admin("sql_security", "writable_schema")
 	}
 }
@@ -185,14 +192,14 @@ func alter(s *stmt, i int) {
 	_, whole, _ := s.name(s.skip(i+2, "IF", "EXISTS", "ONLY"))
 	switch {
 	case next.is("ROLE", "USER", "LOGIN", "GROUP"):
-		s.admin("sql_role", "alter "+strings.ToLower(next.up)+" "+whole)
+		s.admin("sql_role", "alter "+strings.ToLower(next.up())+" "+whole)
 	case next.is("SYSTEM", "DATABASE", "SERVER", "AUTHORIZATION", "INSTANCE", "ENDPOINT", "CREDENTIAL", "EVENT"):
-		s.admin("sql_security", "alter "+strings.ToLower(next.up))
+		s.admin("sql_security", "alter "+strings.ToLower(next.up()))
 		s.hosts(i)
 	case next.is("DEFAULT"):
 		s.admin("sql_grant", "default privileges")
 	case next.is("POLICY", "EXTENSION", "SUBSCRIPTION", "PUBLICATION", "LANGUAGE"):
-		s.admin("sql_security", "alter "+strings.ToLower(next.up))
+		s.admin("sql_security", "alter "+strings.ToLower(next.up()))
 		s.hosts(i)
 	}
 	s.alterParts(i, whole)
@@ -201,7 +208,7 @@ func alter(s *stmt, i int) {
 func (s *stmt) alterParts(i int, whole string) {
 	table := s.tok(i + 1).is("TABLE")
 	for j := i + 2; j < len(s.t); j++ {
-		t := s.t[j]
+		t := &s.t[j]
 		switch {
 		case t.is("DROP") && table && s.tok(j+1).is("CONSTRAINT", "DEFAULT", "NOT", "EXPRESSION", "IDENTITY", "INDEX", "KEY", "FOREIGN", "CHECK", "PRIMARY"):
 			if s.tok(j+1).is("DEFAULT", "NOT", "EXPRESSION", "IDENTITY", "INDEX", "KEY") {
@@ -233,11 +240,11 @@ func create(s *stmt, i int) {
 	what := s.tok(j)
 	switch {
 	case what.is("ROLE", "USER", "LOGIN", "GROUP") && !s.tok(j+1).is("MAPPING"):
-		s.admin("sql_role", "create "+strings.ToLower(what.up))
+		s.admin("sql_role", "create "+strings.ToLower(what.up()))
 	case what.is("USER"), what.is("SERVER", "SUBSCRIPTION", "CREDENTIAL", "FOREIGN", "ENDPOINT"), what.is("DATABASE") && s.tok(j+1).is("LINK"), what.is("PUBLICATION", "CONNECTION"):
 		s.connects(i)
 	case what.is("RULE", "EVENT", "POLICY", "ACCESS", "CERTIFICATE", "ASSEMBLY", "JOB"):
-		s.admin("sql_security", "create "+strings.ToLower(what.up))
+		s.admin("sql_security", "create "+strings.ToLower(what.up()))
 	case what.is("EXTENSION"):
 		_, ext, _ := s.name(s.skip(j+1, "IF", "NOT", "EXISTS"))
 		if hostileExtensions[strings.ToLower(ext)] {
@@ -255,7 +262,7 @@ func create(s *stmt, i int) {
 func (s *stmt) routine(i int) {
 	language := "SQL"
 	for j := i; j < len(s.t); j++ {
-		t := s.t[j]
+		t := &s.t[j]
 		switch {
 		case t.is("LANGUAGE"):
 			language = strings.ToUpper(s.tok(j + 1).text)
@@ -287,7 +294,7 @@ func (s *stmt) connects(i int) {
 // host '…' options, host=… in a connection string, or a URL.
 func (s *stmt) hosts(i int) (found bool) {
 	for j := i; j < len(s.t); j++ {
-		t := s.t[j]
+		t := &s.t[j]
 		if t.kind != text {
 			continue
 		}
@@ -338,7 +345,7 @@ func hostsIn(c string) (hosts []string) {
 
 func grant(s *stmt, i int) {
 	if s.starts(i) && s.tok(i+1).kind != symbol {
-		s.admin("sql_grant", strings.ToLower(s.t[i].up))
+		s.admin("sql_grant", strings.ToLower(s.t[i].up()))
 	}
 }
 
@@ -363,7 +370,7 @@ func set(s *stmt, i int) {
 	case t.is("GLOBAL", "PERSIST", "PERSIST_ONLY"), strings.HasPrefix(strings.ToLower(t.text), "@@global"):
 		s.admin("sql_security", "server setting "+strings.ToLower(s.tok(j+1).text))
 	case t.is("ROLE") && s.tok(j+1).is("NONE"):
-	case t.kind == word && hardSettings[t.up]:
+	case t.kind == word && hardSettings[t.up()]:
 		s.admin("sql_security", "setting "+strings.ToLower(t.text))
 	case t.kind == param:
 		s.assign(j)
@@ -394,7 +401,7 @@ func copyData(s *stmt, i int) {
 		return
 	}
 	for j := i + 1; j < len(s.t); j++ {
-		t := s.t[j]
+		t := &s.t[j]
 		if !t.is("TO", "FROM") {
 			continue
 		}
@@ -452,7 +459,7 @@ func do(s *stmt, i int) {
 		return
 	}
 	for j := i + 1; j < len(s.t); j++ {
-		switch t := s.t[j]; {
+		switch t := &s.t[j]; {
 		case t.is("LANGUAGE"):
 			if j++; !trustedLanguages[strings.ToUpper(s.tok(j).text)] {
 				s.opaque("a block in language "+s.tok(j).text+" runs outside SQL", "")

@@ -52,7 +52,7 @@ func Lower(ctx context.Context, src string, env Env) []cordon.Effect {
 		return []cordon.Effect{{Kind: cordon.Opaque, Origin: cordon.OriginLiteral, Text: src[:1024],
 			Reason: fmt.Sprintf("SQL of %d bytes is more than the %d that are read", len(src), MaxSize)}}
 	}
-	r := &reader{ctx: ctx, env: env, seen: map[string]bool{}, work: maxWork}
+	r := &reader{ctx: ctx, env: env, seen: map[effectKey]bool{}, work: maxWork}
 	r.text(src, 0)
 	return r.effects
 }
@@ -61,17 +61,26 @@ type reader struct {
 	ctx     context.Context
 	env     Env
 	effects []cordon.Effect
-	seen    map[string]bool
+	seen    map[effectKey]bool
 	// vars are MySQL's @variables and T-SQL's locals with a constant value.
 	vars map[string]string
 	// work is how many tokens the rules may still look at.
 	work int
 	// startsOnly: keywords count at the start of a statement only.
 	startsOnly bool
+	// bars: || and && are OR and AND.
+	bars bool
+}
+
+// effectKey is by what two effects are the same.
+type effectKey struct {
+	kind               cordon.Kind
+	doubtful           bool
+	op, target, reason string
 }
 
 func (r *reader) add(e cordon.Effect) {
-	key := fmt.Sprint(e.Kind, e.Op, e.Target, e.Reason, e.Doubtful)
+	key := effectKey{e.Kind, e.Doubtful, e.Op, e.Target, e.Reason}
 	if r.seen[key] {
 		return
 	}
@@ -100,6 +109,7 @@ func (r *reader) text(src string, depth int) {
 		// Outside PostgreSQL a $ is a letter: what was a quoted body there is
 		// bare text here, in which only the start of a statement counts.
 		r.startsOnly = d != postgres && strings.Contains(src, "$")
+		r.bars = d == mysql
 		r.program(tokens, broken, depth)
 	}
 	if !whole {
@@ -110,7 +120,7 @@ func (r *reader) text(src string, depth int) {
 // dialectsOf names the dialects whose cutting of src could differ.
 func dialectsOf(src string) []dialect {
 	all := []dialect{postgres}
-	if strings.ContainsAny(src, "\\#\"") || strings.Contains(src, "--") || strings.Contains(src, "/*") || strings.Contains(src, "0x") {
+	if strings.ContainsAny(src, "\\#\"") || strings.Contains(src, "--") || strings.Contains(src, "/*") || strings.Contains(src, "0x") || strings.Contains(src, "||") || strings.Contains(src, "&&") {
 		all = append(all, mysql)
 	}
 	if strings.ContainsAny(src, "[$") || strings.Contains(src, "/*") {
@@ -160,12 +170,15 @@ type stmt struct {
 }
 
 // tok returns token i, or an empty symbol past the ends.
-func (s *stmt) tok(i int) token {
+func (s *stmt) tok(i int) *token {
 	if i < 0 || i >= len(s.t) {
-		return token{kind: symbol}
+		return &nowhere
 	}
-	return s.t[i]
+	return &s.t[i]
 }
+
+// nowhere is what stands before and behind all tokens. It is never written.
+var nowhere = token{kind: symbol}
 
 // judge looks at every word of the statement: keywords of change stand at its
 // start, but also behind WITH, EXPLAIN ANALYZE, PREPARE … AS, in function
@@ -173,21 +186,20 @@ func (s *stmt) tok(i int) token {
 func (s *stmt) judge() {
 	for i := range s.t {
 		t := &s.t[i]
-		if !t.ident() {
+		if t.glued {
+			s.split(i)
+		}
+		if t.entry == nil {
 			continue
 		}
 		s.catalogue(i)
-		if t.kind == name {
-			continue
-		}
-		s.split(i)
-		if rule := verbs[t.up]; rule != nil && (i == 0 || !s.startsOnly) {
+		if rule := t.entry.rule; rule != nil && t.kind == word && (i == 0 || !s.startsOnly) {
 			if !s.afford(i) {
 				return
 			}
 			rule(s, i)
 		}
-		if s.tok(i+1).sym("(") && (calls[t.up] != 0 || t.up == "SET_CONFIG" || s.tok(i-1).sym(".")) {
+		if s.tok(i + 1).sym("(") {
 			if !s.afford(i) {
 				return
 			}
@@ -200,20 +212,24 @@ func (s *stmt) judge() {
 // afford charges a rule that may scan from token i to the end.
 func (s *stmt) afford(i int) bool {
 	if s.work -= len(s.t) - i; s.work < 0 {
-		s.opaque(fmt.Sprintf("reading it takes more than %d steps", maxWork), "")
+		s.tired()
 		return false
 	}
 	return true
 }
 
+func (s *stmt) tired() {
+	s.opaque(fmt.Sprintf("reading it takes more than %d steps", maxWork), "")
+}
+
 // split notices a keyword that a comment tears in two: no server reads it as
 // one, but nobody writes so without a reason.
 func (s *stmt) split(i int) {
-	t, before := s.t[i], s.tok(i-1)
-	if !t.glued || before.kind != word {
+	t, before := &s.t[i], s.tok(i-1)
+	if before.kind != word || len(before.text)+len(t.text) > 8 {
 		return
 	}
-	switch before.up + t.up {
+	switch strings.ToUpper(before.text + t.text) {
 	case "DROP", "DELETE", "TRUNCATE", "UPDATE", "ALTER", "GRANT", "EXEC", "EXECUTE", "INSERT", "UNION", "SELECT", "COPY", "ATTACH", "TABLE", "DATABASE":
 		s.opaque("a keyword is split by a comment", "")
 	}
@@ -274,8 +290,8 @@ func (s *stmt) ordinary() {
 }
 
 func (s *stmt) firstTable() string {
-	for i, t := range s.t {
-		if t.is("FROM", "INTO", "TABLE", "UPDATE") && s.tok(i+1).ident() {
+	for i := range s.t {
+		if t := &s.t[i]; t.is("FROM", "INTO", "TABLE", "UPDATE") && s.tok(i+1).ident() {
 			_, whole, _ := s.name(s.skip(i+1, "ONLY", "IF", "NOT", "EXISTS"))
 			return whole
 		}

@@ -1,0 +1,274 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"path/filepath"
+	"sync"
+
+	"github.com/cordon-sandbox/cordon"
+	"github.com/cordon-sandbox/cordon/audit"
+	"github.com/cordon-sandbox/cordon/audit/sqlite"
+	"github.com/cordon-sandbox/cordon/config"
+	"github.com/cordon-sandbox/cordon/contain/egress"
+	"github.com/cordon-sandbox/cordon/guard"
+	"github.com/cordon-sandbox/cordon/guard/policy"
+	"github.com/cordon-sandbox/cordon/lower"
+	"github.com/cordon-sandbox/cordon/lower/toolspec"
+	"github.com/spf13/cobra"
+)
+
+// configFlags are the flags that settings have, for every command that reads
+// the configuration.
+type configFlags struct {
+	config string
+	cmd    *cobra.Command
+}
+
+// addConfigFlags adds --config and --db.
+func addConfigFlags(cmd *cobra.Command) *configFlags {
+	f := &configFlags{cmd: cmd}
+	cmd.Flags().StringVar(&f.config, "config", "", "configuration `FILE` (default $CORDON_CONFIG, or cordon/cordon.yaml in the user's configuration directory)")
+	cmd.Flags().String("db", "", "audit database `FILE` (default cordon/cordon.db in the user's state directory)")
+	return f
+}
+
+// addPolicyFlags adds those that shape policies as well.
+func addPolicyFlags(cmd *cobra.Command) *configFlags {
+	f := addConfigFlags(cmd)
+	flags := cmd.Flags()
+	flags.String("profile", "", "profile: coding or atom")
+	flags.String("tier", "", "tier: student, intern, supervised or autonomous")
+	flags.String("mode", "", "mode: off, shadow or enforce")
+	flags.StringArray("read", nil, "a further `PATH` that may be read (repeatable)")
+	flags.StringArray("write", nil, "a further `PATH` that may be written (repeatable)")
+	flags.StringArray("allow-host", nil, "a further `HOST` that may be reached, or *.HOST (repeatable)")
+	flags.StringArray("allow-tool", nil, "a further tool (`NAME`, SERVER/NAME or group:GROUP) for every tier (repeatable)")
+	return f
+}
+
+// load reads the configuration by the flags that were given.
+func (f *configFlags) load() (*config.Config, error) {
+	given := map[string][]string{}
+	for _, name := range []string{"profile", "tier", "mode", "read", "write", "allow-host", "allow-tool", "db"} {
+		flag := f.cmd.Flags().Lookup(name)
+		if flag == nil || !flag.Changed {
+			continue
+		}
+		if list, err := f.cmd.Flags().GetStringArray(name); err == nil {
+			given[name] = list
+		} else {
+			given[name] = []string{flag.Value.String()}
+		}
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return nil, fmt.Errorf("working directory: %w", err)
+	}
+	c, err := config.Load(config.Input{Flags: given, Getenv: os.LookupEnv, File: f.config, Dir: dir})
+	if err != nil {
+		return nil, exitError{exitUsage, err}
+	}
+	return c, nil
+}
+
+// openStore opens the audit database that the configuration names.
+func openStore(ctx context.Context, c *config.Config) (*sqlite.Store, error) {
+	path, err := dbPath(c)
+	if err != nil {
+		return nil, err
+	}
+	return sqlite.Open(ctx, path)
+}
+
+func dbPath(c *config.Config) (string, error) {
+	if c.DB() != "" {
+		return c.DB(), nil
+	}
+	return sqlite.DefaultPath()
+}
+
+// withStore runs f on the store that the flags name, and closes it.
+func (f *configFlags) withStore(do func(ctx context.Context, s audit.Store) error) error {
+	c, err := f.load()
+	if err != nil {
+		return err
+	}
+	s, err := openStore(f.cmd.Context(), c)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(f.cmd.Context(), s), s.Close())
+}
+
+// runFlags name the run that a door opens.
+type runFlags struct {
+	*configFlags
+	workspace, home, runID, session, tenant, agent, user string
+}
+
+func addRunFlags(cmd *cobra.Command) *runFlags {
+	f := &runFlags{configFlags: addPolicyFlags(cmd)}
+	flags := cmd.Flags()
+	flags.StringVar(&f.workspace, "workspace", "", "the `DIR` that is worked in (default the working directory)")
+	flags.StringVar(&f.home, "home", "", "the `DIR` that ~ means (default $HOME)")
+	flags.StringVar(&f.runID, "run-id", "", "`ID` of the run (default one of its own)")
+	flags.StringVar(&f.session, "session", "", "session that a kill holds across runs")
+	flags.StringVar(&f.tenant, "tenant", "", "tenant whose overrides apply")
+	flags.StringVar(&f.agent, "agent", "", "name of the agent, for the audit")
+	flags.StringVar(&f.user, "user", "", "name of the user, for the audit")
+	return f
+}
+
+// run is the run that the flags and the configuration describe.
+func (f *runFlags) run(c *config.Config) (cordon.Run, error) {
+	r := cordon.Run{ID: f.runID, Tenant: f.tenant, Agent: f.agent, User: f.user, Session: f.session, Tier: c.Tier(), Profile: c.Profile()}
+	if f.runID != "" {
+		if err := policy.CheckRunID(f.runID); err != nil {
+			return r, exitError{exitUsage, err}
+		}
+	}
+	var err error
+	if r.Workspace, err = directory("--workspace", f.workspace, os.Getwd); err != nil {
+		return r, err
+	}
+	r.Home, err = directory("--home", f.home, os.UserHomeDir)
+	return r, err
+}
+
+// directory is the absolute path of a flag's value, or of its default.
+func directory(flag, value string, fallback func() (string, error)) (string, error) {
+	if value == "" {
+		d, err := fallback()
+		if err != nil {
+			return "", usagef("%s: no default here (%w); name a directory", flag, err)
+		}
+		return d, nil
+	}
+	path, err := filepath.Abs(value)
+	if err != nil {
+		return "", usagef("%s %q: %w", flag, value, err)
+	}
+	if info, err := os.Stat(path); err != nil {
+		return "", usagef("%s %q: %w", flag, value, err)
+	} else if !info.IsDir() {
+		return "", usagef("%s %q is no directory", flag, value)
+	}
+	return path, nil
+}
+
+// core is what a door needs: the guard, and what it stores into.
+type core struct {
+	config *config.Config
+	guard  *guard.Guard
+	store  *sqlite.Store
+	log    *lineLog
+}
+
+// openCore builds the guard from the configuration.
+func openCore(ctx context.Context, c *config.Config, stderr io.Writer) (*core, error) {
+	log := &lineLog{w: stderr}
+	for _, note := range c.Notes() {
+		log.printf("%s", note)
+	}
+	store, err := openStore(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	g, err := newGuard(c, store, log)
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return &core{config: c, guard: g, store: store, log: log}, nil
+}
+
+func (c *core) close() error { return c.store.Close() }
+
+func newGuard(c *config.Config, store *sqlite.Store, log *lineLog) (*guard.Guard, error) {
+	catalogue := toolspec.Builtin()
+	if extra := c.Tools(); len(extra) > 0 {
+		entries, err := toolspec.Parse(extra)
+		if err == nil {
+			catalogue, err = catalogue.With(entries)
+		}
+		if err != nil {
+			return nil, exitError{exitUsage, fmt.Errorf("%s: tools: %w", c.File(), err)}
+		}
+	}
+	lowerer, err := lower.New(lower.Config{Catalogue: catalogue, Languages: lower.DefaultLanguages()})
+	if err != nil {
+		return nil, err
+	}
+	p := c.Phases()
+	g, err := guard.New(guard.Config{
+		Mode:      c.Mode(),
+		Phases:    guard.Phases{Whitelist: p.Whitelist, FS: p.FS, Tripwires: p.Tripwires, Caps: p.Caps, Egress: p.Egress, Provenance: p.Provenance},
+		Policy:    policyConfig(c),
+		Store:     store,
+		Lowerer:   lowerer,
+		SelfPaths: selfPaths(c, store),
+		User:      userName(),
+		Logf:      log.printf,
+	})
+	if err != nil {
+		return nil, exitError{exitUsage, err} // what is wrong comes from the configuration
+	}
+	return g, nil
+}
+
+func policyConfig(c *config.Config) policy.Config {
+	caps := c.Caps()
+	p := policy.Config{
+		Profile: c.Profile(), BaselineHosts: egress.Baseline(), AllowHosts: c.AllowHosts(), AllowTools: c.AllowTools(),
+		Read: c.Read(), Write: c.Write(), TenantOverride: c.TenantOverride(), Tenants: map[string]policy.Override{},
+		Caps: policy.Caps{ToolCalls: caps.ToolCalls, Exec: caps.Exec, BytesWritten: caps.BytesWritten, CostUSD: caps.CostUSD},
+	}
+	for name, t := range c.Tenants() {
+		p.Tenants[name] = policy.Override{
+			Tier: t.Tier, Hosts: t.AllowHosts, Tools: t.Tools,
+			ToolCalls: t.ToolCalls, Exec: t.Exec, BytesWritten: t.BytesWritten, CostUSD: t.CostUSD,
+		}
+	}
+	return p
+}
+
+// selfPaths are what a call must not touch: the database with all that lies
+// beside it under its name, and the configuration.
+func selfPaths(c *config.Config, store *sqlite.Store) []string {
+	db := store.Path()
+	paths := []string{db, db + "-wal", db + "-shm", db + ".kills"}
+	if def, err := sqlite.DefaultPath(); err == nil {
+		paths = append(paths, filepath.Dir(def))
+	}
+	if c.File() != "" {
+		paths = append(paths, c.File())
+	}
+	if dir, err := os.UserConfigDir(); err == nil {
+		paths = append(paths, filepath.Join(dir, "cordon"))
+	}
+	return paths
+}
+
+// userName is the account that tools run as.
+func userName() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return os.Getenv("USER")
+}
+
+// lineLog writes whole lines to stderr from many goroutines.
+type lineLog struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lineLog) printf(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fmt.Fprintf(l.w, "cordon: "+format+"\n", args...)
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// printJSON writes one JSON object a line.
+func printJSON[T any](w io.Writer, rows []T) error {
+	enc := json.NewEncoder(w)
+	for i := range rows {
+		if err := enc.Encode(rows[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printable makes text from calls and servers safe for a terminal: escape
+// sequences and other control and format characters are spelled out.
+func printable(s string) string {
+	clean := func(r rune) bool { return !unicode.IsPrint(r) }
+	if strings.IndexFunc(s, clean) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if clean(r) {
+			fmt.Fprintf(&b, "\\u%04x", r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// clock is a time as tables show it.
+func clock(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.Local().Format("2006-01-02 15:04:05")
+}
+
+// bar is n of most as a bar of at most width cells.
+func bar(n, most int64, width int) string {
+	if most <= 0 || n <= 0 {
+		return ""
+	}
+	eighths := int(n * int64(width) * 8 / most)
+	if eighths == 0 {
+		eighths = 1
+	}
+	s := strings.Repeat("█", eighths/8)
+	if rest := eighths % 8; rest > 0 {
+		s += string(rune('█' + 8 - rest)) // U+2588 full block to U+258F one eighth
+	}
+	return s
+}
+
+// since reads "2h", "7d" or an RFC 3339 time as the beginning of a period.
+func since(flag, s string) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	if t, err := time.Parse(time.RFC3339, s); err == nil {
+		return t, nil
+	}
+	text := s
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		var n float64
+		if _, err := fmt.Sscanf(days+" ", "%g ", &n); err == nil {
+			text = fmt.Sprintf("%gh", n*24)
+		}
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return time.Time{}, usagef("%s %q (want a duration such as 2h or 7d, or a time such as 2006-01-02T15:04:05Z)", flag, s)
+	}
+	return time.Now().Add(-d), nil
+}

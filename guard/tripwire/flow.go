@@ -1,0 +1,170 @@
+package tripwire
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/cordon-sandbox/cordon"
+)
+
+func (s *scene) hostAllowed(target string) bool {
+	return s.HostAllowed != nil && s.HostAllowed(target)
+}
+
+// sendsSecret kills where a credential leaves. One variable to a host that
+// the run may speak to is how people authenticate, and only restricts.
+func sendsSecret(s *scene, _ int, e *cordon.Effect) ruling {
+	if !e.Sends {
+		return pass
+	}
+	d := pass
+	for _, item := range e.Data {
+		what, sev := "", grave
+		name, variable := strings.CutPrefix(item, "$")
+		switch name = strings.Trim(name, "{}"); {
+		case item == "$*":
+			what = "the environment"
+		case variable && SecretVariable(name):
+			what = "the variable " + named(name)
+			if s.hostAllowed(e.Target) {
+				sev = unsure
+			}
+		case !variable && (secretPath(item) || s.readAsSecret(item)):
+			what = "the credential " + named(item)
+		default:
+			continue
+		}
+		if d.severity == harmless || sev < d.severity {
+			d = ruling{severity: sev, detail: "The call would send " + what + " to " + host(e.Target) + "."}
+		}
+	}
+	return d
+}
+
+// readAsSecret: the same call takes the path in another effect, where the
+// file scope has told what it is.
+func (s *scene) readAsSecret(item string) bool {
+	for i := range min(len(s.Secret), len(s.Effects)) {
+		// Most calls hold no secret, so the first test is all that runs.
+		if s.Secret[i] != "" && (s.Effects[i].Target == item || at(s.Resolved, i) == item) {
+			return true
+		}
+	}
+	return false
+}
+
+func sendsData(s *scene, _ int, e *cordon.Effect) ruling {
+	if !e.Sends || len(e.Data) == 0 || s.hostAllowed(e.Target) {
+		return pass
+	}
+	return ruling{severity: unsure, detail: "The call would send data to " + host(e.Target) + ", which is not allowed."}
+}
+
+func secretInText(s *scene, _ int, e *cordon.Effect) ruling {
+	leaves := e.Kind == cordon.Send || e.Kind == cordon.Connect && e.Sends
+	if !leaves && !s.Outbound {
+		return pass
+	}
+	shape, found := FindSecret(e.Text)
+	if !found {
+		return pass
+	}
+	return ruling{severity: certain, detail: "A text that would leave holds what looks like a secret (" + shape + ")."}
+}
+
+func decodedCode(_ *scene, _ int, e *cordon.Effect) ruling {
+	if e.Origin != cordon.OriginDecoded || isMalformed(e) {
+		return pass
+	}
+	return ruling{severity: certain, detail: "The call would run code that comes out of a decoder."}
+}
+
+func networkCode(_ *scene, _ int, e *cordon.Effect) ruling {
+	if e.Origin != cordon.OriginNetwork || isMalformed(e) {
+		return pass
+	}
+	return ruling{severity: grave, detail: "The call would run code that comes from the network."}
+}
+
+// opaqueCode restricts whatever could not be read, and code without a text.
+func opaqueCode(_ *scene, _ int, e *cordon.Effect) ruling {
+	switch {
+	case e.Origin == cordon.OriginDecoded || e.Origin == cordon.OriginNetwork || isMalformed(e):
+		return pass // has a finding of its own
+	case e.Kind == cordon.RunCode && (e.Text != "" || e.Origin != cordon.OriginUnknown):
+		return pass
+	}
+	d := ruling{severity: unsure, detail: "It cannot be told what the call would run."}
+	if e.Reason != "" {
+		d.detail = "It cannot be told what the call would run: " + named(e.Reason) + "."
+	}
+	return d
+}
+
+func isMalformed(e *cordon.Effect) bool {
+	return e.Kind == cordon.Opaque && strings.HasPrefix(e.Reason, "malformed: ")
+}
+
+func malformed(_ *scene, _ int, e *cordon.Effect) ruling {
+	if !isMalformed(e) {
+		return pass
+	}
+	return ruling{severity: certain, detail: "The call cannot be read: " + named(strings.TrimPrefix(e.Reason, "malformed: ")) + "."}
+}
+
+var shells = set("sh", "bash", "dash", "zsh", "ksh", "fish", "ash", "busybox", "python", "python3", "perl", "env", "find", "vim")
+
+// setuid kills where the program is one that runs others. Readers name the
+// program, or the mode, with the program in a change of modes beside it.
+func setuid(s *scene, _ int, e *cordon.Effect) ruling {
+	if e.Op != "setuid" {
+		return pass
+	}
+	d := ruling{severity: certain, detail: about("Makes a program run with its owner's rights.", e)}
+	if shells[path.Base(e.Target)] {
+		d.severity = grave
+	}
+	for i := range s.Effects {
+		w := &s.Effects[i]
+		if w.Kind == cordon.Write && w.Op == "chmod" && w.Arg == e.Arg && slices.Equal(w.Via, e.Via) && shells[path.Base(w.Target)] {
+			d.severity = grave
+		}
+	}
+	return d
+}
+
+// hostRights are words by which a reader names, in Target or Text, what a
+// container gets of the host.
+var hostRights = []string{"privileged", "host_root", "host_pid", "docker.sock", "--pid=host", "cap-add", "/:/"}
+
+func container(_ *scene, _ int, e *cordon.Effect) ruling {
+	if e.Op != "container" {
+		return pass
+	}
+	d := ruling{severity: certain, detail: about("Starts a container with rights over the host.", e)}
+	if slices.ContainsFunc(hostRights, func(w string) bool {
+		return strings.Contains(e.Target, w) || strings.Contains(e.Text, w)
+	}) {
+		d.severity = grave
+	}
+	return d
+}
+
+// ownCommand: an agent that releases its own run, or approves its own
+// proposals, is not bounded. Questions are harmless where the arguments are
+// known.
+func ownCommand(_ *scene, _ int, e *cordon.Effect) ruling {
+	if path.Base(e.Target) != "cordon" {
+		return pass
+	}
+	for _, f := range strings.Fields(e.Text) {
+		switch f {
+		case "kill", "proposals", "pin", "policy", "approve":
+			return ruling{severity: certain, detail: "The call would administer Cordon itself."}
+		case "version", "doctor", "check", "help", "--help":
+			return pass
+		}
+	}
+	return ruling{severity: unsure, detail: "The call would start Cordon itself."}
+}
