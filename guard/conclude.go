@@ -17,7 +17,7 @@ import (
 func (j *judgement) conclude() {
 	j.decide()
 	// What runs is counted; in shadow mode everything runs.
-	if j.policy != nil && (j.out.Outcome == cordon.Allowed || j.out.Mode == cordon.Shadow) {
+	if j.fixed != nil && (j.out.Outcome == cordon.Allowed || j.out.Mode == cordon.Shadow) {
 		j.contain(cordon.PhaseTripwire, "reserve", j.reserve)
 		j.decide()
 	}

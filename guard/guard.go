@@ -175,7 +175,7 @@ type judgement struct {
 // Decide judges one call, as cordon.Guard says.
 func (g *Guard) Decide(ctx context.Context, c cordon.Call) (d cordon.Decision) {
 	if g.cfg.Mode == cordon.Off {
-		return cordon.Decision{CallID: c.ID, RunID: c.Run.ID, Outcome: cordon.Allowed, Mode: cordon.Off}
+		return off(&c)
 	}
 	j := &judgement{Guard: g, ctx: ctx, call: &c, named: c.Run.ID != ""}
 	j.out = cordon.Decision{CallID: c.ID, RunID: c.Run.ID, Mode: g.cfg.Mode}
@@ -183,8 +183,8 @@ func (g *Guard) Decide(ctx context.Context, c cordon.Call) (d cordon.Decision) {
 	j.contain(cordon.PhaseTripwire, "lower", j.lower)
 	j.key = j.callKey()
 	for i, p := range g.phases {
-		if !p.on || j.policy == nil {
-			continue
+		if !p.on || j.fixed == nil {
+			continue // without a policy there is nothing to judge by, and the call is blocked
 		}
 		start := time.Now()
 		j.contain(p.name, "judge", func() error {
@@ -195,6 +195,17 @@ func (g *Guard) Decide(ctx context.Context, c cordon.Call) (d cordon.Decision) {
 	}
 	j.conclude()
 	return j.out
+}
+
+// off answers without judging. What is no call at all is still said to be
+// none, though nothing is refused for it.
+func off(c *cordon.Call) cordon.Decision {
+	d := cordon.Decision{CallID: c.ID, RunID: c.Run.ID, Outcome: cordon.Allowed, Mode: cordon.Off}
+	if c.Malformed != "" {
+		d.Outcome = cordon.Blocked
+		d.Findings = []cordon.Finding{{Phase: cordon.PhaseTripwire, Violation: cordon.Malformed, Rule: "malformed.call", Detail: c.Malformed}}
+	}
+	return d
 }
 
 // contain runs one step. An error or a panic in it is a blocked finding: what
@@ -230,17 +241,14 @@ func (j *judgement) malformed(rule, detail, arg string) {
 func (j *judgement) open() error {
 	p, err := j.issuer.Issue(j.call.Run)
 	if err != nil {
-		// The run cannot be named so: a malformed call of a run of its own,
-		// which is stored under a fresh ID.
+		// The run cannot be opened so: a malformed call of a run of its own,
+		// which is stored under a fresh ID and judged no further.
 		j.malformed("malformed.run", err.Error(), "")
-		run := cordon.Run{Workspace: j.call.Run.Workspace, Home: j.call.Run.Home}
 		j.named, j.broken = false, true
-		if p, err = j.issuer.Issue(run); err != nil {
-			p, err = j.issuer.Issue(cordon.Run{})
+		if j.policy, err = j.issuer.Issue(cordon.Run{}); err == nil {
+			j.out.RunID, j.out.PolicyID = j.policy.RunID(), j.policy.ID()
 		}
-		if err != nil {
-			return err
-		}
+		return err
 	}
 	j.policy = p
 	j.out.RunID, j.out.PolicyID = p.RunID(), p.ID()

@@ -202,6 +202,8 @@ func TestG3MalformedInputIsDecidedAndStored(t *testing.T) {
 		{"a run ID of dots", cordon.Call{Tool: "Read", Run: cordon.Run{ID: ".."}}},
 		{"a run ID with a newline", cordon.Call{Tool: "Read", Run: cordon.Run{ID: "a\nb"}}},
 		{"an unknown profile", cordon.Call{Tool: "Read", Run: cordon.Run{Profile: "root"}}},
+		{"the root as workspace", cordon.Call{Tool: "Read", Run: cordon.Run{Workspace: "/", Home: "/root"}}},
+		{"a relative home", cordon.Call{Tool: "Read", Run: cordon.Run{Workspace: "/srv/x", Home: "home"}}},
 		{"a relative workspace", cordon.Call{Tool: "Read", Run: cordon.Run{Workspace: "ws"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -212,6 +214,9 @@ func TestG3MalformedInputIsDecidedAndStored(t *testing.T) {
 			d := r.Decide(t.Context(), c.call)
 			if d.Outcome != cordon.Blocked || d.Killed {
 				t.Errorf("%v, killed %v (%s)", d.Outcome, d.Killed, rules(d))
+			}
+			if r.logged.Load() > 0 {
+				t.Error("bad input was logged as a malfunction")
 			}
 			rows := r.rows(t)
 			if len(rows) != 1 || rows[0].Decision != "blocked" {
@@ -508,6 +513,10 @@ func TestOffJudgesNothing(t *testing.T) {
 	d := r.decide(t, "../..", "Read", `{"file_path":"{WS}/out/id_rsa"}`)
 	if d.Refused() || len(d.Findings) > 0 || len(r.rows(t)) > 0 || d.PolicyID != "" {
 		t.Errorf("%+v", d)
+	}
+	d = r.Decide(t.Context(), cordon.Call{Malformed: "not JSON"})
+	if d.Refused() || d.Enforced || d.Outcome != cordon.Blocked || len(r.rows(t)) > 0 {
+		t.Errorf("what is no call: %+v", d)
 	}
 }
 

@@ -76,11 +76,17 @@ func (f *configFlags) load() (*config.Config, error) {
 	return c, nil
 }
 
-// openStore opens the audit database that the configuration names.
+// openStore opens the audit database that the configuration names, and makes
+// it where it is absent. A directory is made for the default one only.
 func openStore(ctx context.Context, c *config.Config) (*sqlite.Store, error) {
 	path, err := dbPath(c)
 	if err != nil {
 		return nil, err
+	}
+	if c.DB() != "" {
+		if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
+			return nil, usagef("audit database %q: there is no directory %q", path, filepath.Dir(path))
+		}
 	}
 	return sqlite.Open(ctx, path)
 }
@@ -92,11 +98,19 @@ func dbPath(c *config.Config) (string, error) {
 	return sqlite.DefaultPath()
 }
 
-// withStore runs f on the store that the flags name, and closes it.
+// withStore runs f on the store that the flags name, and closes it. Whoever
+// looks into a store does not make one.
 func (f *configFlags) withStore(do func(ctx context.Context, s audit.Store) error) error {
 	c, err := f.load()
 	if err != nil {
 		return err
+	}
+	path, err := dbPath(c)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("there is no audit database at %q: nothing was stored yet, or --db names another file", path)
 	}
 	s, err := openStore(f.cmd.Context(), c)
 	if err != nil {
@@ -136,6 +150,9 @@ func (f *runFlags) run(c *config.Config) (cordon.Run, error) {
 	if r.Workspace, err = directory("--workspace", f.workspace, os.Getwd); err != nil {
 		return r, err
 	}
+	if r.Workspace == "/" {
+		return r, usagef("--workspace %q is the whole machine; name the directory of the project", r.Workspace)
+	}
 	r.Home, err = directory("--home", f.home, os.UserHomeDir)
 	return r, err
 }
@@ -146,6 +163,9 @@ func directory(flag, value string, fallback func() (string, error)) (string, err
 		d, err := fallback()
 		if err != nil {
 			return "", usagef("%s: no default here (%w); name a directory", flag, err)
+		}
+		if !filepath.IsAbs(d) {
+			return "", usagef("%s: the default %q is not absolute; name a directory", flag, d)
 		}
 		return d, nil
 	}
@@ -188,7 +208,8 @@ func openCore(ctx context.Context, c *config.Config, stderr io.Writer) (*core, e
 
 func (c *core) close() error { return c.store.Close() }
 
-func newGuard(c *config.Config, store *sqlite.Store, log *lineLog) (*guard.Guard, error) {
+// catalogueOf is the catalogue of tools with what the file adds to it.
+func catalogueOf(c *config.Config) (*toolspec.Catalogue, error) {
 	catalogue := toolspec.Builtin()
 	if extra := c.Tools(); len(extra) > 0 {
 		entries, err := toolspec.Parse(extra)
@@ -198,6 +219,14 @@ func newGuard(c *config.Config, store *sqlite.Store, log *lineLog) (*guard.Guard
 		if err != nil {
 			return nil, exitError{exitUsage, fmt.Errorf("%s: tools: %w", c.File(), err)}
 		}
+	}
+	return catalogue, nil
+}
+
+func newGuard(c *config.Config, store *sqlite.Store, log *lineLog) (*guard.Guard, error) {
+	catalogue, err := catalogueOf(c)
+	if err != nil {
+		return nil, err
 	}
 	lowerer, err := lower.New(lower.Config{Catalogue: catalogue, Languages: lower.DefaultLanguages()})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/cordon-sandbox/cordon"
 	"github.com/cordon-sandbox/cordon/audit"
 	"github.com/spf13/cobra"
 )
@@ -23,10 +24,13 @@ the kill is recorded and nothing is refused.`,
 	flags := addConfigFlags(cmd)
 	release := cmd.Flags().Bool("release", false, "let the run go on")
 	why := cmd.Flags().String("why", "", "the `REASON`, kept in the audit (needed to release)")
-	asJSON := cmd.Flags().Bool("json", false, "print JSON Lines")
+	asJSON := cmd.Flags().Bool("json", false, "print the list as JSON Lines")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 && *release {
 			return usagef("--release names no run (want: cordon kill --release RUN --why REASON)")
+		}
+		if len(args) == 0 && *why != "" {
+			return usagef("--why without a run (want: cordon kill RUN --why REASON)")
 		}
 		if *release && *why == "" {
 			return usagef("--release without --why (want: cordon kill --release RUN --why REASON)")
@@ -63,7 +67,11 @@ func killRun(ctx context.Context, cmd *cobra.Command, s audit.Store, runID, why 
 	if err := s.Kill(ctx, audit.Kill{RunID: runID, TenantID: run.TenantID, SessionID: run.SessionID, At: time.Now(), Rule: rule}); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "killed %s\n", runID)
+	text := "killed " + runID
+	if run.Mode != cordon.Enforce.String() {
+		text = "recorded the kill of " + runID + "; it was opened in mode " + run.Mode + ", in which nothing is refused"
+	}
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
 	return err
 }
 

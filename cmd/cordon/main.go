@@ -93,7 +93,9 @@ func rootCommand() *cobra.Command {
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Version:       versionText(),
 	}
+	root.SetVersionTemplate("cordon {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w (see %q)", err, cmd.CommandPath()+" --help")
 	})
@@ -109,9 +111,7 @@ func rootCommand() *cobra.Command {
 		auditCommand(),
 		versionCommand(),
 	)
-	for _, c := range root.Commands() {
-		usageArgs(c)
-	}
+	usageArgs(root)
 	return root
 }
 
@@ -139,15 +139,18 @@ func versionCommand() *cobra.Command {
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			v := version
-			if info, ok := debug.ReadBuildInfo(); ok && v == "" {
-				v = info.Main.Version
-			}
-			if v == "" || v == "(devel)" {
-				v = "devel"
-			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "cordon %s\n", v)
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "cordon %s\n", versionText())
 			return err
 		},
 	}
+}
+
+func versionText() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "devel"
 }

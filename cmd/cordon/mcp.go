@@ -23,8 +23,16 @@ else passes untouched.
 
 The exit status is the server's where it ended by itself, 137 where the run
 was killed, 130 where a signal ended Cordon.`,
-		Args: cobra.MinimumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("no server command (want: cordon mcp [flags] -- SERVER [ARG…])")
+			}
+			return nil
+		},
 	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return usagef("cordon mcp: %w (the server's command stands behind --: cordon mcp [flags] -- SERVER [ARG…])", err)
+	})
 	flags := addRunFlags(cmd)
 	server := cmd.Flags().String("server", "", "`NAME` of the server, as tools are qualified by it (default from the command)")
 	maxResult := cmd.Flags().Int("max-result", 0, "cap of one tool result in `BYTES` (default 1 MiB)")

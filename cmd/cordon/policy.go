@@ -8,6 +8,7 @@ import (
 
 	"github.com/cordon-sandbox/cordon/audit"
 	"github.com/cordon-sandbox/cordon/config"
+	"github.com/cordon-sandbox/cordon/contain/egress"
 	"github.com/cordon-sandbox/cordon/guard/policy"
 	"github.com/spf13/cobra"
 )
@@ -45,8 +46,14 @@ func policyShowCommand() *cobra.Command {
 			return exitError{exitUsage, err}
 		}
 		p, err := issuer.Issue(run)
+		if err == nil {
+			_, err = egress.ParseRules(p.Hosts())
+		}
 		if err != nil {
 			return exitError{exitUsage, err}
+		}
+		if _, err := catalogueOf(c); err != nil {
+			return err
 		}
 		if *asJSON {
 			return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"settings": c.Settings(), "file": c.File(), "notes": c.Notes(), "policy": p})

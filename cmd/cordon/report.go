@@ -70,14 +70,18 @@ func printLines(w io.Writer, title string, lines []audit.ReportLine) {
 	if len(lines) == 0 {
 		return
 	}
-	var most int64
-	for _, l := range lines {
-		most = max(most, l.Hits())
-	}
 	fmt.Fprintf(w, "\n%s\tRESTRICTED\tBLOCKED\tOF CALLS\tRATE\t\n", title)
 	for _, l := range lines {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\t%s\n", printable(l.Name), l.Restricted, l.Blocked, l.Total, share(l.Hits(), l.Total), bar(l.Hits(), most, barWidth))
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\t%s\n", name(l.Name), l.Restricted, l.Blocked, l.Total, share(l.Hits(), l.Total), bar(l.Hits(), l.Total, barWidth))
 	}
+}
+
+// name is a line's name; a call that could not be read has no tool.
+func name(s string) string {
+	if s == "" {
+		return "(none)"
+	}
+	return printable(s)
 }
 
 func share(n, of int64) string {

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 	"time"
 
+	"github.com/cordon-sandbox/cordon"
 	"github.com/cordon-sandbox/cordon/audit"
 	"github.com/spf13/cobra"
 )
@@ -38,8 +40,8 @@ func violationsCommand() *cobra.Command {
 		if f.Since, err = since("--since", *from); err != nil {
 			return err
 		}
-		if f.Limit < 0 {
-			return usagef("--limit %d (want 0 or more)", f.Limit)
+		if err := checkFilter(f); err != nil {
+			return err
 		}
 		f.Newest = true
 		show := violationTable
@@ -54,42 +56,78 @@ func violationsCommand() *cobra.Command {
 			if err := show(cmd.OutOrStdout(), rows); err != nil || !*follow {
 				return err
 			}
-			return followViolations(ctx, s, f, rows, func(rows []audit.Violation) error { return show(cmd.OutOrStdout(), rows) })
+			if n := len(rows); n > 0 {
+				f.AfterSeq = rows[n-1].Seq
+			}
+			if !*asJSON {
+				show = violationLines // the header stands already
+			}
+			return followViolations(ctx, s, f, func(rows []audit.Violation) error { return show(cmd.OutOrStdout(), rows) })
 		})
 	}
 	return cmd
 }
 
+// checkFilter refuses values that no row can have.
+func checkFilter(f audit.Filter) error {
+	if f.Limit < 0 {
+		return usagef("--limit %d (want 0 or more)", f.Limit)
+	}
+	for _, c := range []struct {
+		flag, value string
+		known       []string
+	}{
+		{"--phase", f.Phase, []string{"A", "B", "C", "D", "E"}},
+		{"--decision", f.Decision, []string{"restricted", "blocked"}},
+		{"--type", f.Type, []string{string(cordon.FSPath), string(cordon.ToolWhitelist), string(cordon.Tripwire), string(cordon.EgressHost),
+			string(cordon.Provenance), string(cordon.CapExceeded), string(cordon.KilledRun), string(cordon.Malformed)}},
+	} {
+		if c.value != "" && !slices.Contains(c.known, c.value) {
+			return usagef("%s %q (want one of %q)", c.flag, c.value, c.known)
+		}
+	}
+	return nil
+}
+
 const followEvery = 250 * time.Millisecond
 
-// followViolations shows what comes after the rows until ctx ends.
-func followViolations(ctx context.Context, s audit.Store, f audit.Filter, rows []audit.Violation, show func([]audit.Violation) error) error {
+// followViolations shows what comes after f.AfterSeq until ctx ends.
+func followViolations(ctx context.Context, s audit.Store, f audit.Filter, show func([]audit.Violation) error) error {
 	f.Limit, f.Newest = 0, false
 	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(followEvery):
+		}
+		rows, err := s.Violations(ctx, f)
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
 		if n := len(rows); n > 0 {
 			f.AfterSeq = rows[n-1].Seq
 			if err := show(rows); err != nil {
 				return err
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(followEvery):
-		}
-		var err error
-		if rows, err = s.Violations(ctx, f); err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return err
-		}
 	}
 }
 
+const violationHeader = "SEQ\tTIME\tRUN\tTOOL\tDECISION\tPHASE\tRULE\tDETAIL"
+
 func violationTable(out io.Writer, rows []audit.Violation) error {
+	return violationRows(out, rows, violationHeader)
+}
+
+func violationLines(out io.Writer, rows []audit.Violation) error {
+	return violationRows(out, rows, "")
+}
+
+func violationRows(out io.Writer, rows []audit.Violation, header string) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "SEQ\tTIME\tRUN\tTOOL\tDECISION\tPHASE\tRULE\tDETAIL")
+	if header != "" {
+		fmt.Fprintln(w, header)
+	}
 	for i := range rows {
 		v := &rows[i]
 		var m audit.Metadata
@@ -142,7 +180,10 @@ func runsCommand() *cobra.Command {
 			for i := range runs {
 				r := &runs[i]
 				state := "open"
-				if r.Killed {
+				switch {
+				case r.Killed && r.Mode != cordon.Enforce.String():
+					state = "killed (" + r.Mode + ": nothing is refused)"
+				case r.Killed:
 					state = "killed"
 				}
 				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\t%s\n", printable(r.RunID), clock(r.CreatedAt), r.Tier, r.Profile, r.Mode,

@@ -94,6 +94,9 @@ func (r *Rules) add(pattern string) error {
 		return err
 	}
 	if !wild {
+		if IsLLM(name) {
+			return errors.New("is an LLM API host, which tools never reach")
+		}
 		r.exact[name] = append(r.exact[name], ru)
 		return nil
 	}

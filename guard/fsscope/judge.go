@@ -371,10 +371,9 @@ func (s *Scope) forbid(j *judgement, p string, where tree) {
 func (s *Scope) outOfScope(j *judgement, p string) {
 	j.find(RuleOutOfScope, cordon.Restricted, false, "%s is outside of what this run may %s", quote(p), verb(j.effect.Kind))
 	f := &j.Findings[len(j.Findings)-1]
-	if f.Rule == RuleOutOfScope && f.Rewrite == "" && j.effect.Kind != cordon.Delete && !j.pattern {
-		if s.base.tempWrite || s.base.tempRead && !j.write {
-			f.Rewrite = s.Rewrite(j.Requested)
-		}
+	// Only for a write: what would be read or deleted is not there.
+	if f.Rule == RuleOutOfScope && f.Rewrite == "" && j.effect.Kind == cordon.Write && !j.pattern && s.base.tempWrite {
+		f.Rewrite = s.Rewrite(j.Requested)
 	}
 }
 
