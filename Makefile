@@ -1,5 +1,5 @@
 # What a contributor types. `go test ./...` is the inner loop; this is the rest.
-.PHONY: test check fuzz integration bench
+.PHONY: test check fuzz integration bench accuracy
 
 test:
 	go test ./...
@@ -19,3 +19,7 @@ fuzz:
 
 bench:
 	go test -run '^$$' -bench . -benchmem ./...
+
+# Verdicts over public commands, example cases and the machine's libraries.
+accuracy:
+	go run ./internal/accuracy

@@ -16,6 +16,9 @@ type secret struct {
 	key bool
 }
 
+// knownHosts tells whom a user talks to, and opens no door.
+const knownHosts = "known hosts"
+
 // secretDirs hold credentials in everything below them.
 var secretDirs = map[string]string{
 	".ssh": "ssh key", ".aws": "cloud credentials", ".azure": "cloud credentials", ".oci": "cloud credentials",
@@ -135,6 +138,9 @@ func secretOf(names []string, from int) secret {
 	for i, n := range names {
 		if n == "" {
 			continue
+		}
+		if n == ".ssh" && i == len(names)-2 && strings.HasPrefix(last, "known_hosts") {
+			return secret{class: knownHosts} // names of hosts, and their public keys
 		}
 		if class, ok := secretDirs[n]; ok && !(n == ".ssh" && i < len(names)-1 && strings.HasSuffix(last, ".pub")) {
 			return secret{class: class}

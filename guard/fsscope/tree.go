@@ -13,7 +13,9 @@ const (
 	treeCommon
 	// treeDescriptor is an open descriptor of whoever opens it.
 	treeDescriptor
-	// treeForbidden belongs to the system, or to another user.
+	// treeHome is another user's.
+	treeHome
+	// treeForbidden belongs to the system.
 	treeForbidden
 )
 
@@ -58,7 +60,7 @@ func (b *Base) tree(p string) tree {
 		}
 	}
 	if b.otherHome(p) {
-		return treeForbidden
+		return treeHome
 	}
 	return treeNone
 }

@@ -290,6 +290,46 @@ func (is *Issuer) resume(runID string, s Stored) (*Policy, error) {
 	return policyFor(g, r, runID, id, max(s.Version, 0)+1, time.Now()), nil
 }
 
+// Adopt makes a stored policy the one of its run, in place of what this issuer
+// issued. The owner of the store calls it where its row turned out to be
+// another's: two processes that open a run at the same moment both issue, and
+// the one whose row was stored first is right.
+func (is *Issuer) Adopt(runID string, s Stored) (*Policy, error) {
+	p, err := is.resume(runID, s)
+	if err != nil {
+		return nil, err
+	}
+	is.runsMu.Lock()
+	defer is.runsMu.Unlock()
+	// A run that was dropped meanwhile is looked up when it comes again.
+	if o, ok := is.runs[runID]; ok {
+		// Others may be reading o.
+		n := &openRun{id: runID, ready: make(chan struct{}), policy: p, place: o.place}
+		close(n.ready)
+		n.place.Value = n
+		is.runs[runID] = n
+	}
+	return p, nil
+}
+
+// CheckRun reports whether a policy could be issued for a run: its ID (which
+// may be empty), its names, and that its workspace and home are absolute paths.
+// A door asks before its first call, so that what is wrong with its flags is
+// said once and not at every call.
+func CheckRun(r cordon.Run) error {
+	var err error
+	if r.ID != "" {
+		err = CheckRunID(r.ID)
+	}
+	if r.Workspace == "" {
+		err = errors.Join(err, errors.New("policy: no workspace (want an absolute path)"))
+	}
+	if r.Profile != "" {
+		err = errors.Join(err, checkProfile(r.Profile))
+	}
+	return errors.Join(err, checkIdentity(r))
+}
+
 func checkIdentity(r cordon.Run) error {
 	for _, f := range [...]struct{ what, value string }{
 		{"tenant", r.Tenant}, {"agent", r.Agent}, {"user", r.User}, {"session", r.Session},

@@ -12,7 +12,7 @@
 // it lists host patterns but matches no host, and it states caps but counts
 // nothing. A door that takes the tier or the tenant from a call's arguments
 // undoes it. Two processes that open the same run ID at the same moment both
-// issue, unless their Lookup sees each other's rows.
+// issue, unless their Lookup sees each other's rows; Adopt puts that right.
 package policy
 
 import (

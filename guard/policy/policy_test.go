@@ -275,6 +275,32 @@ func TestMalformedIdentitiesAreErrors(t *testing.T) {
 	}
 }
 
+func TestARunIsCheckedBeforeItsFirstCall(t *testing.T) {
+	good := cordon.Run{Workspace: "/ws", Home: "/root"}
+	for name, change := range map[string]func(*cordon.Run){
+		"a workspace that is everything": func(r *cordon.Run) { r.Workspace = "/" },
+		"no workspace":                   func(r *cordon.Run) { r.Workspace = "" },
+		"a relative workspace":           func(r *cordon.Run) { r.Workspace = "ws" },
+		"a home with dots":               func(r *cordon.Run) { r.Home = "/a/../b" },
+		"an id that is a path":           func(r *cordon.Run) { r.ID = "../x" },
+		"a session with a line end":      func(r *cordon.Run) { r.Session = "a\nb" },
+		"an unknown profile":             func(r *cordon.Run) { r.Profile = "none" },
+	} {
+		r := good
+		change(&r)
+		if err := CheckRun(r); err == nil {
+			t.Errorf("%s passed", name)
+		}
+	}
+	for name, r := range map[string]cordon.Run{
+		"a run of its own": good, "a named one": {ID: "r-1", Workspace: "/ws", Profile: Atom, Session: "s", Home: "/"},
+	} {
+		if err := CheckRun(r); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestAnUnknownProfileIsAnErrorThatNamesTheKnownOnes(t *testing.T) {
 	_, err := issuer(t, baseConfig()).Issue(cordon.Run{Profile: "ops"})
 	if err == nil || !strings.Contains(err.Error(), `"ops"`) || !strings.Contains(err.Error(), Atom) || !strings.Contains(err.Error(), Coding) {

@@ -65,6 +65,39 @@ func TestW12ARestartKeepsARunsPolicy(t *testing.T) {
 	}
 }
 
+func TestW5TheRunThatWasStoredFirstIsRight(t *testing.T) {
+	store := &rows{rows: map[string][]byte{}}
+	c := baseConfig()
+	c.Lookup = store.lookup
+	theirs, ours := issuer(t, c), issuer(t, c)
+	first := issue(t, theirs, cordon.Run{ID: "r", Tier: cordon.Student, Workspace: "/ws"})
+	late := issue(t, ours, cordon.Run{ID: "r", Tier: cordon.Autonomous, Workspace: "/other"})
+	if late.Tier() != cordon.Autonomous {
+		t.Fatal("the two did not open the run at the same moment: the test shows nothing")
+	}
+	p, err := ours.Adopt("r", first.Stored())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, got := range map[string]*Policy{
+		"adopted": p, "issued after": issue(t, ours, cordon.Run{ID: "r", Tier: cordon.Autonomous, Workspace: "/other"}),
+	} {
+		if d := cmp.Diff(first.Stored(), got.Stored()); d != "" {
+			t.Errorf("%s (-stored +ours):\n%s", what, d)
+		}
+	}
+	if _, err := ours.Adopt("r", Stored{Profile: "none"}); err == nil || issue(t, ours, cordon.Run{ID: "r"}).Tier() != cordon.Student {
+		t.Errorf("a damaged row was adopted: %v", err)
+	}
+	// A run that this issuer does not hold is looked up when it comes.
+	if _, err := ours.Adopt("other", first.Stored()); err != nil {
+		t.Error(err)
+	}
+	if p := issue(t, ours, cordon.Run{ID: "other", Tier: cordon.Intern}); p.Tier() != cordon.Intern {
+		t.Errorf("tier %v", p.Tier())
+	}
+}
+
 func TestAnEvictedRunComesBackWithItsOwnTier(t *testing.T) {
 	store := &rows{rows: map[string][]byte{}}
 	c := baseConfig()

@@ -122,6 +122,10 @@ func setuid(s *scene, _ int, e *cordon.Effect) ruling {
 		return pass
 	}
 	d := ruling{severity: certain, detail: about("Makes a program run with its owner's rights.", e)}
+	if groupOnly(e.Target) {
+		// On a directory, where it is mostly set, new files take its group.
+		d = ruling{severity: unsure, detail: about("Makes a program run with its group's rights.", e)}
+	}
 	if shells[path.Base(e.Target)] {
 		d.severity = grave
 	}
@@ -130,6 +134,40 @@ func setuid(s *scene, _ int, e *cordon.Effect) ruling {
 		if w.Kind == cordon.Write && w.Op == "chmod" && w.Arg == e.Arg && slices.Equal(w.Via, e.Via) && shells[path.Base(w.Target)] {
 			d.severity = grave
 		}
+	}
+	return d
+}
+
+// groupOnly: the mode sets the group's bit and not the user's: "g+s", "2775".
+func groupOnly(mode string) bool {
+	if digits := strings.TrimLeft(mode, "0"); len(digits) == 4 && strings.Trim(digits, "01234567") == "" {
+		return digits[0] == '2' || digits[0] == '3'
+	}
+	group := false
+	for clause := range strings.SplitSeq(mode, ",") {
+		at := strings.IndexAny(clause, "+-=")
+		if at < 0 {
+			return false
+		}
+		if strings.Contains(clause[at:], "s") {
+			if clause[:at] != "g" {
+				return false
+			}
+			group = true
+		}
+	}
+	return group
+}
+
+// shellStartup: a workspace may keep copies of such files, which no shell
+// runs.
+func shellStartup(s *scene, i int, e *cordon.Effect) ruling {
+	if e.Op != "shell_rc" {
+		return pass
+	}
+	d := ruling{severity: certain, detail: about("Changes a file that every shell runs.", e)}
+	if e.Target != "" && inside(s.path(i, e), s.Workspace) && !sameOrBelow(s.Home, s.Workspace) {
+		d.severity = unsure
 	}
 	return d
 }

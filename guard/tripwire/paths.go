@@ -19,11 +19,70 @@ func credentialStore(s *scene, i int, e *cordon.Effect) ruling {
 	d := ruling{severity: grave, rule: "credential." + slug(class)}
 	where := s.path(i, e)
 	switch {
+	case e.Pattern && wideAim(where):
+		d.severity = unsure
 	case inside(where, s.Workspace), publicClass(class), e.NoFollow && e.Kind == cordon.Read, e.Kind == cordon.List && !e.Recursive:
 		d.severity = certain
 	}
 	d.detail = "The call would " + strings.ReplaceAll(e.Kind.String(), "_", " ") + " " + named(where) + " (" + printable(class) + ")."
 	return d
+}
+
+// wideAim: the pattern takes a store as it takes everything else of its
+// kind: `.*`, `[!l]*`, or `*.db` somewhere below. What names a part of a store
+// is aimed at it: `~/.ssh/*`, `~/.s*h/i*`, `**/id_rsa`.
+func wideAim(p string) bool {
+	elements := split(p)
+	if len(elements) == 0 {
+		return true
+	}
+	last := elements[len(elements)-1]
+	if !strings.ContainsAny(last, "*?[") {
+		return false // a name that is looked for
+	}
+	deep := false
+	for n, e := range elements[:len(elements)-1] {
+		switch {
+		case e == "**":
+			deep = true
+		case secretPath(path.Join(elements[:n+1]...)), strings.ContainsAny(e, "*?[") && !takesAny(e):
+			return false
+		}
+	}
+	return takesAny(last) || deep && !slices.ContainsFunc(keyNames, func(k string) bool { return matchElement(last, k) })
+}
+
+// keyNames are names that patterns look for through whole trees; what takes
+// one of them by a pattern that does not take any name is after keys.
+var keyNames = []string{
+	"id_rsa", "id_ed25519", "id_ecdsa", ".env", ".netrc", ".pgpass", ".npmrc", ".pypirc", ".git-credentials", "credentials",
+	".bash_history", "shadow", "x.pem", "x.key", "x.kdbx", "x.p12", "x.pfx", "x.jks",
+}
+
+// takesAny: the element takes names of every spelling, but for the first
+// letter: "*", ".*", "?*", "[!a]*", ".[^.]*".
+func takesAny(e string) bool {
+	plain := dropClasses(e)
+	return strings.Contains(plain, "*") && strings.Trim(plain, ".?*") == ""
+}
+
+// dropClasses takes out "[...]" where it excludes ("[!a]", "[^a]"): a class
+// that lists letters may be a name in disguise.
+func dropClasses(e string) string {
+	for {
+		open := strings.Index(e, "[!")
+		if open < 0 {
+			open = strings.Index(e, "[^")
+		}
+		if open < 0 {
+			return e
+		}
+		end := strings.IndexByte(e[open:], ']')
+		if end < 0 {
+			return e
+		}
+		e = e[:open] + e[open+end+1:]
+	}
 }
 
 // publicClass: the file scope guards these too, but they open no door.
@@ -63,6 +122,9 @@ var systemDirs = []string{
 }
 
 func recursiveDelete(s *scene, i int, e *cordon.Effect) ruling {
+	if e.Op == "empty" {
+		return pass // rmdir and `find -empty` take what holds nothing
+	}
 	p := s.path(i, e)
 	whole := e.Recursive || e.Pattern && strings.Contains(p, "**")
 	if !whole && !e.Pattern {
@@ -205,7 +267,8 @@ func matchesAll(e string) bool {
 	case ".[!.]*", ".[^.]*", "*.*":
 		return true
 	}
-	return strings.Contains(e, "*") && strings.Trim(e, ".?*") == ""
+	// "*." takes names that end in a dot, and hardly one does.
+	return strings.Contains(e, "*") && strings.Trim(e, ".?*") == "" && e[len(e)-1] != '.'
 }
 
 // path is the absolute path that the effect means; a pattern keeps its

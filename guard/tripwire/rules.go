@@ -94,7 +94,7 @@ var effectRules = []effectRule{
 
 	op(cordon.Persist, "cron", "persistence.cron", grave, "Schedules code to run later."),
 	op(cordon.Persist, "service", "persistence.service", grave, "Installs a service."),
-	op(cordon.Persist, "shell_rc", "persistence.shell_rc", certain, "Changes a file that every shell runs."),
+	{Rule{"persistence.shell_rc", "persistence", "Changes a file that every shell runs."}, []cordon.Kind{cordon.Persist}, shellStartup},
 	op(cordon.Persist, "authorized_keys", "persistence.authorized_keys", grave, "Lets a key log in."),
 	op(cordon.Persist, "autostart", "persistence.autostart", certain, "Makes code run at login."),
 	op(cordon.Persist, "git_hook", "persistence.git_hook", certain, "Makes git run code."),

@@ -82,6 +82,11 @@ func glob(target string) cordon.Effect {
 	return e
 }
 
+// match is an effect on all that a pattern takes.
+func match(kind cordon.Kind, pattern string) cordon.Effect {
+	return cordon.Effect{Kind: kind, Target: pattern, Pattern: true}
+}
+
 func sends(target string, data ...string) cordon.Effect {
 	return cordon.Effect{Kind: cordon.Connect, Op: "https", Target: target, Sends: true, Data: data}
 }
@@ -99,6 +104,21 @@ var effectCases = map[string][]row{
 		{"a shell history", reads("~/.bash_history"), home + "/.bash_history", "shell history", certain},
 		{"perhaps a private key", cordon.Effect{Kind: cordon.Read, Doubtful: true, Target: "~/.ssh/id_rsa"}, home + "/.ssh/id_rsa", "SSH key", unsure},
 		{"a file of the workspace", reads("src/keys.py"), workspace + "/src/keys.py", "", harmless},
+		{"all of a store by a star", match(cordon.Read, "~/.ssh/*"), home + "/.ssh/*", "SSH key", grave},
+		{"all below a store", match(cordon.Read, "~/.aws/**"), home + "/.aws/**", "cloud credentials", grave},
+		{"a store whose name is masked", match(cordon.Read, "~/.s?h/*"), home + "/.s?h/*", "SSH key", grave},
+		{"a key whose name is masked", match(cordon.Read, "~/.s*/id_*"), home + "/.s*/id_*", "SSH key", grave},
+		{"a masked store anywhere", match(cordon.Read, "/home/**/.ss[h]/*"), "/home/**/.ss[h]/*", "SSH key", grave},
+		{"a key looked for in the whole home", match(cordon.Read, "~/**/id_ed25519"), home + "/**/id_ed25519", "SSH key", grave},
+		{"keys looked for in the whole home", match(cordon.Read, "~/**/id_*"), home + "/**/id_*", "SSH key", grave},
+		{"key files looked for everywhere", match(cordon.Read, "/**/*.pem"), "/**/*.pem", "SSH key", grave},
+		{"a masked name in the home", match(cordon.Read, "~/.net*"), home + "/.net*", "SSH key", grave},
+		{"a class that spells a name", match(cordon.Read, "~/[.]netr[c]"), home + "/[.]netr[c]", "SSH key", grave},
+		{"the hidden names of a home", match(cordon.Read, "~/.*"), home + "/.*", "SSH key", unsure},
+		{"hidden names beside the two dots", match(cordon.Write, ".[^.]*"), workspace + "/.[^.]*", "env file", unsure},
+		{"names that do not start with a letter", match(cordon.Read, "/mnt/usb/[!x]*"), "/mnt/usb/[!x]*", "SSH key", unsure},
+		{"databases wherever they lie", match(cordon.Read, "**/*.db"), workspace + "/**/*.db", "SSH key", unsure},
+		{"all logs below a directory", match(cordon.Read, "/srv/app/**/log*"), "/srv/app/**/log*", "SSH key", unsure},
 	},
 	"credential.env_secret": {
 		{"an API key", do(cordon.ReadEnv, "", "MISTRAL_API_KEY"), "", "", unsure},
@@ -140,10 +160,13 @@ var effectCases = map[string][]row{
 		{"perhaps the root", cordon.Effect{Kind: cordon.Delete, Recursive: true, Doubtful: true, Target: "/"}, "/", "", unsure},
 		{"the home is moved away", cordon.Effect{Kind: cordon.Delete, Op: "move", Recursive: true, Target: "~"}, "", "", certain},
 		{"the visible names of the workspace are moved", cordon.Effect{Kind: cordon.Delete, Op: "move", Recursive: true, Pattern: true, Target: "*"}, workspace, "", harmless},
+		{"empty directories wherever they lie", cordon.Effect{Kind: cordon.Delete, Op: "empty", Pattern: true, Target: "./**"}, workspace + "/**", "", harmless},
 		{"a build directory", rm("build"), workspace + "/build", "", harmless},
 		{"modules below the workspace", rm(workspace + "/node_modules/"), workspace + "/node_modules", "", harmless},
 		{"what a build directory holds", glob("build/*"), workspace + "/build", "", harmless},
 		{"bytecode wherever it lies", glob("./**/*.pyc"), "", "", harmless},
+		{"names that end in a dot", glob("./**/*."), "", "", harmless},
+		{"names that hold a dot", glob("./**/*.*"), "", "", unsure},
 		{"generated directories by a pattern", glob("*.egg-info"), workspace, "", harmless},
 		{"caches one level down", glob("*/__pycache__"), workspace, "", harmless},
 		{"the visible files of the workspace", cordon.Effect{Kind: cordon.Delete, Pattern: true, Target: "*"}, workspace, "", harmless},
@@ -186,6 +209,13 @@ var effectCases = map[string][]row{
 	"privilege.setuid": {
 		{"a shell gets its owner's rights", do(cordon.Privilege, "setuid", "/tmp/x/bash"), "", "", grave},
 		{"some file", do(cordon.Privilege, "setuid", "bin/tool"), "", "", certain},
+		{"by a mode in octal", do(cordon.Privilege, "setuid", "04755"), "", "", certain},
+		{"the user's bit and the group's", do(cordon.Privilege, "setuid", "6755"), "", "", certain},
+		{"both bits by letters", do(cordon.Privilege, "setuid", "u+s,g+s"), "", "", certain},
+		{"both bits in one clause", do(cordon.Privilege, "setuid", "ug+s"), "", "", certain},
+		{"every bit that there is", do(cordon.Privilege, "setuid", "+s"), "", "", certain},
+		{"the group's bit, as on shared directories", do(cordon.Privilege, "setuid", "2775"), "", "", unsure},
+		{"the group's bit by a letter", do(cordon.Privilege, "setuid", "g+s,o-w"), "", "", unsure},
 		{"an ordinary mode", do(cordon.Write, "chmod", "bin/tool"), workspace + "/bin/tool", "", harmless},
 	},
 	"privilege.setcap":     {{"a capability", do(cordon.Privilege, "setcap", "bin/x"), "", "", certain}, {"setuid has its own rule", do(cordon.Privilege, "setuid", "bin/x"), "", "", harmless}},
@@ -201,9 +231,11 @@ var effectCases = map[string][]row{
 	"privilege.ptrace": {{"another process", do(cordon.Privilege, "ptrace", "1"), "", "", certain}, {"strace's name alone", do(cordon.Execute, "", "strace"), "", "", harmless}},
 	"privilege.module": {{"a module", do(cordon.Privilege, "module", "x.ko"), "", "", certain}, {"a python module", do(cordon.RunCode, "", "python"), "", "", harmless}},
 
-	"persistence.cron":            {{"a crontab", do(cordon.Persist, "cron", ""), "", "", grave}, {"a file named crontab", do(cordon.Write, "", "docs/crontab"), workspace + "/docs/crontab", "", harmless}},
-	"persistence.service":         {{"a unit", do(cordon.Persist, "service", "x.service"), "", "", grave}, {"a file", do(cordon.Write, "", "deploy/x.service"), workspace + "/deploy/x.service", "", harmless}},
-	"persistence.shell_rc":        {{"a profile", do(cordon.Persist, "shell_rc", "~/.profile"), "", "", certain}, {"it is read", reads("~/.profile"), home + "/.profile", "", harmless}},
+	"persistence.cron":    {{"a crontab", do(cordon.Persist, "cron", ""), "", "", grave}, {"a file named crontab", do(cordon.Write, "", "docs/crontab"), workspace + "/docs/crontab", "", harmless}},
+	"persistence.service": {{"a unit", do(cordon.Persist, "service", "x.service"), "", "", grave}, {"a file", do(cordon.Write, "", "deploy/x.service"), workspace + "/deploy/x.service", "", harmless}},
+	"persistence.shell_rc": {{"a profile", do(cordon.Persist, "shell_rc", "~/.profile"), "", "", certain},
+		{"a file that is not named", do(cordon.Persist, "shell_rc", ""), "", "", certain}, {"the workspace's own copy", do(cordon.Persist, "shell_rc", "dotfiles/.profile"), "", "", unsure},
+		{"one reached from the workspace", do(cordon.Persist, "shell_rc", "../.profile"), "", "", certain}, {"it is read", reads("~/.profile"), home + "/.profile", "", harmless}},
 	"persistence.authorized_keys": {{"a key", do(cordon.Persist, "authorized_keys", ""), "", "", grave}, {"a git hook has its own rule", do(cordon.Persist, "git_hook", ""), "", "", harmless}},
 	"persistence.autostart":       {{"a desktop entry", do(cordon.Persist, "autostart", ""), "", "", certain}, {"a service has its own rule", do(cordon.Persist, "service", ""), "", "", harmless}},
 	"persistence.git_hook":        {{"a hook", do(cordon.Persist, "git_hook", ""), "", "", certain}, {"a commit", do(cordon.Execute, "", "git"), "", "", harmless}},
