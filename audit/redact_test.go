@@ -31,6 +31,8 @@ func TestA2DetailsHoldNoSecret(t *testing.T) {
 		{"token before a fragment", "https://x.example/q?access_token=abcdef#top", "https://x.example/q?access_token=" + r + "#top"},
 		{"signature in a query", "https://x.example/q?sig=a8Kd92jX0slQp3Zm", "https://x.example/q?sig=" + r},
 		{"password in a URL", "postgres://bob:hunter2@db.example/x", "postgres://bob:" + r + "@db.example/x"},
+		{"password in a URL whose path was cleaned", "\"/srv/postgres:/bob:hunter2@db.example/x\" is out of scope", "\"/srv/postgres:/bob:" + r + "@db.example/x\" is out of scope"},
+		{"cleaned URL without a user", "/srv/redis:/:zebra@cache:6379", "/srv/redis:/:" + r + "@cache:6379"},
 		{"password with a slash in a URL", "postgres://bob:hun/ter2@db.example/x", "postgres://bob:" + r + "@db.example/x"},
 		{"token as a URL's user", "https://" + digits + "@git.example/x", "https://" + r + "@git.example/x"},
 		{"bearer header", "Authorization: Bearer abc", "Authorization: Bearer " + r},
@@ -93,7 +95,7 @@ func TestA3WhatIsNoSecretStays(t *testing.T) {
 		"https://x.example/q?page=2&sort=key", "sk-learn", "commit 3f786850e387550fdab836ed7e6dc881de23001b", "password reset mail sent",
 		"secret manager", "grep -n token: src/lexer.go", "monkeypatch", "keyless entry", "-----BEGIN CERTIFICATE-----\nMIIB\n",
 		"if token == nil {", `if key == "Enter"`, "const key = event.key", `rg "token:" lexer/`, "the key: press Enter",
-		"docker run --login x -p 80:80 y", "ssh://git@git.example:22/r.git", `argument "password" has the wrong type: want string`,
+		"docker run --login x -p 80:80 y", "ssh://git@git.example:22/r.git", "scp build.tgz bob@host:/srv/app/v1:b", "docker run -v /src:/work:ro img@sha256:ab", "C:/Users/bob", "https:/x.example/a@b", `argument "password" has the wrong type: want string`,
 		"for key in keys: print(key)", `tool "get_token" is not whitelisted`, "host api.token.example:443 is not allowed", "SELECT password FROM users", "Authorization: $HEADER", "pass the salt",
 	} {
 		if got := RedactText(s); got != s {
@@ -206,7 +208,7 @@ func FuzzAppendRedacted(f *testing.F) {
 // Each of these makes a naive reading start anew at every name. The figures
 // per byte must not grow with the size.
 func BenchmarkRedactTextHostile(b *testing.B) {
-	for _, unit := range []string{"sig=", "key=$(", "cookie:/", "eyJ-", "AKIA.", "://a:b", " -p", "mysql -p", "password ", `sig="\`,
+	for _, unit := range []string{"sig=", "key=$(", "cookie:/", "eyJ-", "AKIA.", "://a:b", ":/a:b", " -p", "mysql -p", "password ", `sig="\`,
 		"--secret", "Bearer ", "-----BEGIN PRIVATE KEY", "key: ", "('key',"} {
 		for _, size := range []int{64 << 10, 512 << 10} {
 			s := strings.Repeat(unit, size/len(unit))

@@ -28,7 +28,8 @@ var triggers = []trigger{
 	{lit: "cred"}, {lit: "sig"}, {lit: "sas"}, {lit: "hmac"}, {lit: "jwt"}, {lit: "otp"}, {lit: "bearer"},
 	{lit: "session"}, {lit: "sessid"}, {lit: "sid"}, {lit: "mnemonic"}, {lit: "seed"},
 	{lit: "bearer ", kind: kindScheme}, {lit: "basic ", kind: kindScheme},
-	{lit: "://", kind: kindURL}, {lit: "-----BEGIN", kind: kindPEM}, {lit: "eyJ", kind: kindJWT},
+	// A path that was cleaned has lost one of a URL's slashes.
+	{lit: "://", kind: kindURL}, {lit: ":/", kind: kindURL}, {lit: "-----BEGIN", kind: kindPEM}, {lit: "eyJ", kind: kindJWT},
 	{lit: " -p", kind: kindFlag}, {lit: " -u", kind: kindFlag}, {lit: " -a", kind: kindFlag},
 	{lit: "sk-", kind: kindToken, min: 16, digits: true},
 	{lit: "sk_live_", kind: kindToken, min: 8}, {lit: "sk_test_", kind: kindToken, min: 8}, {lit: "rk_live_", kind: kindToken, min: 8},

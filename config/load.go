@@ -203,6 +203,9 @@ func (l *loader) loadFile() {
 	read := l.in.ReadFile
 	if read == nil {
 		read = readFile
+		if asked == "" {
+			read = readRegular
+		}
 	}
 	data, err := read(name)
 	if asked == "" && errors.Is(err, fs.ErrNotExist) {
@@ -248,6 +251,19 @@ func (l *loader) named(asked, s string, p places) (string, string) {
 		return "", asked
 	}
 	return name, asked
+}
+
+// readRegular reads a file that nobody named: a pipe in its place would hold up
+// every door for ever. Who names one ("--config <(…)") means it.
+func readRegular(name string) ([]byte, error) {
+	at, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !at.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file (want one, or --config FILE)", name)
+	}
+	return readFile(name)
 }
 
 func readFile(name string) ([]byte, error) {

@@ -22,9 +22,15 @@ const (
 
 // executed keeps text that is run until language and directory are known.
 func (w *walker) executed(role toolspec.Role, s string, f frame) {
+	if own := w.spec.Language; role == toolspec.MaybeSQL && own != "" && own != "sql" && w.spec.Executes() {
+		w.codes = append(w.codes, piece{role: toolspec.Code, text: s, arg: w.pointer(), soft: !w.spec.Known})
+		if own != "?" || !looksSQL(s) {
+			return
+		}
+	}
 	if role == toolspec.MaybeSQL {
 		if !looksSQL(s) {
-			if w.spec.Outbound {
+			if w.leaves() {
 				w.contents = append(w.contents, piece{text: s, arg: w.pointer()})
 			}
 			return
@@ -47,12 +53,16 @@ func (w *walker) executed(role toolspec.Role, s string, f frame) {
 		}
 		return
 	}
-	w.codes = append(w.codes, piece{role: role, text: s, arg: w.pointer()})
+	soft := !f.listed && !f.strong && role == toolspec.Code && !w.spec.Known
+	w.codes = append(w.codes, piece{role: role, text: s, arg: w.pointer(), soft: soft, listed: f.listed})
 }
 
 // argumentList lowers an array that is a program with its arguments, or a
 // list where a command was expected. It reports whether it did.
 func (w *walker) argumentList(v *strictjson.Value, f frame) bool {
+	if f.role == toolspec.Code && len(v.Items) > 1 {
+		return w.codeLines(v)
+	}
 	if f.role != toolspec.Argv && f.role != toolspec.Shell || len(v.Items) == 0 {
 		return false
 	}
@@ -90,6 +100,44 @@ func (w *walker) argumentList(v *strictjson.Value, f frame) bool {
 		add(joined)
 	}
 	return true
+}
+
+// codeLines lowers a list of strings where code was expected: the lines of
+// one text, or texts of their own.
+func (w *walker) codeLines(v *strictjson.Value) bool {
+	lines := make([]string, 0, len(v.Items))
+	for i := range v.Items {
+		if v.Items[i].Kind != strictjson.String {
+			return false
+		}
+		lines = append(lines, v.Items[i].Str)
+	}
+	text := strings.Join(lines, "\n")
+	if strings.HasSuffix(lines[0], "\n") {
+		text = strings.Join(lines, "")
+	}
+	w.codes = append(w.codes, piece{role: toolspec.Code, text: text, arg: w.pointer()})
+	return true
+}
+
+// typed keeps what a program would read from its input.
+func (w *walker) typed(s string) {
+	if strings.TrimSpace(s) == "" || w.unpack(s, frame{}) {
+		return
+	}
+	if w.leaves() {
+		w.contents = append(w.contents, piece{text: s, arg: w.pointer()})
+	}
+	w.stdin = append(w.stdin, piece{text: s, arg: w.pointer(), doubtful: true})
+}
+
+// fed is a command line with the text that it gets as its input.
+func fed(command, input string) string {
+	end := "CORDON_INPUT"
+	for strings.Contains(input, end) {
+		end += "_"
+	}
+	return command + " <<'" + end + "'\n" + input + "\n" + end + "\n"
 }
 
 // shellScript reports sh -c SCRIPT, whose words joined mean something else.
@@ -196,7 +244,7 @@ func (w *walker) places() {
 		}
 		e.Dir = dir
 		// A tool that knows no such argument stays where it was.
-		if w.cwdIgnored && !strings.HasPrefix(e.Target, "/") {
+		if w.cwdIgnored && !strings.HasPrefix(e.Target, "/") && !w.ordinary(e) {
 			other := *e
 			other.Dir, other.Doubtful, other.Bytes = w.env.Dir, true, 0
 			w.effects = append(w.effects, other)
@@ -206,21 +254,37 @@ func (w *walker) places() {
 
 func (w *walker) contentsOut() {
 	sent := w.spec.Outbound || w.posts || w.connects()
-	if !sent && (w.spec.Known || w.path) {
+	if !sent && w.spec.Group != toolspec.Memory && (w.spec.Known || w.path) {
 		return
 	}
 	target := w.recipient
 	if target == "" {
 		target = w.spec.Name
 	}
+	// Where no file is named, what an unknown tool keeps counts with what it
+	// hands on.
+	counts := !w.spec.Known && !w.writes() && !w.connects()
 	for _, p := range w.contents {
 		// A tool that nobody knows and that writes no file puts its text
 		// somewhere else. Nothing this short is a secret.
 		if !w.spec.Outbound && len(p.text) < shortSecret {
 			continue
 		}
-		w.emit(cordon.Effect{Kind: cordon.Send, Target: target, Text: p.text, Arg: p.arg, Doubtful: !sent})
+		e := cordon.Effect{Kind: cordon.Send, Target: target, Text: p.text, Arg: p.arg, Doubtful: !sent}
+		if counts {
+			e.Bytes = int64(len(p.text))
+		}
+		w.emit(e)
 	}
+}
+
+func (w *walker) writes() bool {
+	for i := range w.effects {
+		if w.effects[i].Kind == cordon.Write {
+			return true
+		}
+	}
+	return false
 }
 
 func (w *walker) connects() bool {
@@ -233,6 +297,10 @@ func (w *walker) connects() bool {
 }
 
 func (w *walker) runCodes() {
+	if len(w.codes) == 0 && w.spec.Executes() {
+		w.loose = append(append(w.loose, w.asides...), w.stdin...)
+		w.stdin = nil
+	}
 	if len(w.codes) == 0 && len(w.loose) > 0 {
 		for _, p := range w.loose {
 			p.role = toolspec.Code
@@ -243,22 +311,55 @@ func (w *walker) runCodes() {
 	for _, p := range w.loose {
 		w.emit(cordon.Effect{Kind: cordon.RunCode, Target: "unknown", Text: p.text, Origin: cordon.OriginLiteral, Arg: p.arg, Doubtful: true})
 	}
-	if len(w.codes) == 0 && len(w.rest) > 0 && w.spec.Executes() {
+	if program := w.spec.Program; program != "" {
+		w.named(program)
+	} else if len(w.codes) == 0 && len(w.rest) > 0 && w.spec.Executes() {
 		w.codes = append(w.codes, piece{role: toolspec.Shell, text: commandLine(w.rest), doubtful: true})
 	}
 	rest := ""
 	if len(w.rest) > 0 {
 		rest = " " + commandLine(w.rest)
 	}
-	if len(w.codes) > maxCodes || len(rest) > maxCode {
+	if len(w.codes)*max(len(w.stdin), 1) > maxCodes || len(rest) > maxCode {
 		w.opaque("malformed: more code than one call can hold", "")
 		return
 	}
 	for _, p := range w.codes {
 		if p.role == toolspec.Shell {
+			if len(w.rest) == 1 && strings.ContainsAny(w.rest[0], " \t\n") {
+				// All arguments in one string, which tools split.
+				split := p
+				split.text += " " + w.rest[0]
+				w.code(split)
+			}
 			p.text += rest
+			for _, in := range w.stdin {
+				if line := strings.TrimSpace(p.text); !strings.Contains(line, "\n") {
+					w.code(piece{role: p.role, text: fed(line, in.text), arg: in.arg, doubtful: true})
+				} else {
+					w.guess(piece{text: in.text, arg: in.arg, soft: true})
+				}
+			}
 		}
 		w.code(p)
+	}
+}
+
+// named gives the program that a tool is named after its arguments: those of
+// the call, or a command that leaves the program out.
+func (w *walker) named(program string) {
+	if len(w.codes) == 0 && len(w.rest) > 0 {
+		w.codes = append(w.codes, piece{role: toolspec.Shell, text: program})
+		return
+	}
+	for _, p := range w.codes {
+		if first, _, _ := strings.Cut(strings.TrimSpace(p.text), " "); p.role != toolspec.Shell || first == program {
+			continue
+		}
+		bare, quoted := p, p
+		bare.text = program + " " + p.text
+		quoted.text = program + " " + commandLine([]string{p.text})
+		w.codes = append(w.codes, bare, quoted)
 	}
 }
 
@@ -271,15 +372,26 @@ func (w *walker) code(p piece) {
 	case toolspec.PageScript:
 		// It runs in the page, not on this machine: only its text counts.
 		w.emit(cordon.Effect{Kind: cordon.RunCode, Target: "javascript-page", Text: p.text, Origin: cordon.OriginLiteral, Arg: p.arg})
+		w.page(p)
 	case toolspec.SQL:
 		w.inLanguage("sql", p)
 	case toolspec.Shell:
 		w.inLanguage("shell", p)
+		switch own := w.spec.Language; {
+		case own == "?":
+			w.misnamed("shell", p)
+		case own != "" && own != "shell" && !p.listed:
+			w.inLanguage(own, p)
+		}
 	default:
 		langs := w.candidates()
 		if len(langs) > 0 {
 			for _, l := range langs {
-				w.inLanguage(l, p)
+				read := w.inLanguage(l, p)
+				// Shell and SQL readers take nearly any text.
+				if w.spec.Language == "?" && len(langs) == 1 && (!read || l == "shell" || l == "sql") {
+					w.misnamed(l, p)
+				}
 			}
 			return
 		}
@@ -313,11 +425,15 @@ func (w *walker) candidates() []string {
 	return langs
 }
 
-func (w *walker) inLanguage(lang string, p piece) {
+// inLanguage lowers text in a language, and reports whether it is a program
+// of that language.
+func (w *walker) inLanguage(lang string, p piece) bool {
 	w.emit(cordon.Effect{Kind: cordon.RunCode, Target: lang, Text: p.text, Origin: cordon.OriginLiteral, Arg: p.arg, Doubtful: p.doubtful})
-	for _, e := range w.read(lang, p) {
+	es := w.read(lang, p)
+	for _, e := range es {
 		w.emit(e)
 	}
+	return !unparsed(es)
 }
 
 // read has a language's reader read the text.
@@ -328,6 +444,9 @@ func (w *walker) read(lang string, p piece) []cordon.Effect {
 	}
 	h := handover{w: w}
 	es := h.read(w.ctx, lang, p.text, dir)
+	if lang == "shell" {
+		es = append(es, patched(es, p.text, dir)...)
+	}
 	via := w.spec.Name
 	if !w.spec.Known || len(via) > 64 {
 		via = lang
@@ -339,6 +458,67 @@ func (w *walker) read(lang string, p piece) []cordon.Effect {
 		e.Via = append([]string{via}, e.Via...)
 	}
 	return es
+}
+
+// page lowers what a script in a page connects to; the rest of what it does
+// stays there.
+func (w *walker) page(p piece) {
+	for _, e := range w.read("javascript", p) {
+		if e.Kind == cordon.Connect && e.Target != "" && !e.Pattern {
+			w.emit(e)
+		}
+	}
+	if navigates(p.text) {
+		w.ptr = append(w.ptr[:0], p.arg...)
+		w.loads(p.text)
+		w.ptr = w.ptr[:0]
+	}
+}
+
+// pageSinks take an address that the page then loads; those that end in '='
+// are properties that are assigned to.
+var pageSinks = [...]string{".src=", ".srcset=", ".href=", ".action=", ".data=", "location=", "HTML=", "location.assign(", "location.replace(",
+	"open(", "insertAdjacentHTML(", "document.write", "setAttribute(", "srcdoc=", "postMessage("}
+
+// navigates reports a script of a page that makes it load something.
+func navigates(s string) bool {
+	if !strings.Contains(s, "//") || len(s) > maxCode {
+		return false
+	}
+	dense := strings.NewReplacer(" ", "", "\t", "", "\n", "", "\r", "").Replace(s)
+	for _, sink := range pageSinks {
+		for rest := dense; ; {
+			i := strings.Index(rest, sink)
+			if i < 0 {
+				break
+			}
+			rest = rest[i+len(sink):]
+			if !strings.HasSuffix(sink, "=") || !strings.HasPrefix(rest, "=") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// misnamed reads text under the languages that it is said not to be in, for
+// the tool may go by the text. What it is said to be in was read before.
+func (w *walker) misnamed(lang string, p piece) {
+	p.doubtful = true
+	for _, other := range guesses {
+		if other == lang || other == "javascript" && lang == "typescript" {
+			continue
+		}
+		es := w.read(other, p)
+		if unparsed(es) {
+			continue
+		}
+		for _, e := range es {
+			if e.Kind != cordon.Opaque {
+				w.emit(e)
+			}
+		}
+	}
 }
 
 var guesses = [...]string{"python", "javascript", "shell"}
@@ -354,12 +534,20 @@ func (w *walker) guess(p piece) {
 		sets[i] = w.read(lang, p)
 		parsed = parsed || !unparsed(sets[i])
 	}
-	w.emit(cordon.Effect{Kind: cordon.RunCode, Target: "unknown", Text: p.text, Origin: cordon.OriginLiteral, Arg: p.arg})
+	if p.soft && !parsed {
+		return
+	}
+	w.emit(cordon.Effect{Kind: cordon.RunCode, Target: "unknown", Text: p.text, Origin: cordon.OriginLiteral, Arg: p.arg, Doubtful: p.soft})
 	for _, es := range sets {
 		if parsed && unparsed(es) {
 			continue
 		}
 		for _, e := range es {
+			// What may be no code at all need not be read to the end, but
+			// nothing that is no code is decoded and run.
+			if p.soft && e.Kind == cordon.Opaque && e.Origin != cordon.OriginDecoded && e.Origin != cordon.OriginNetwork {
+				continue
+			}
 			w.emit(e)
 		}
 	}
@@ -427,6 +615,16 @@ func (w *walker) interpreter(s string) {
 		}
 	}
 	w.executed(toolspec.Shell, s, frame{listed: true})
+}
+
+// programLike reports text with what sentences have not, as source text has.
+func programLike(s string) bool {
+	for _, sign := range [...]string{"&&", "||", "$(", "#!", "import ", "require(", "=>", "__", "eval(", "exec("} {
+		if strings.Contains(s, sign) {
+			return true
+		}
+	}
+	return false
 }
 
 // codeLike reports text that is more than a word.

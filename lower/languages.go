@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/cordon-sandbox/cordon"
+	"github.com/cordon-sandbox/cordon/lower/javascript"
 	"github.com/cordon-sandbox/cordon/lower/python"
 	"github.com/cordon-sandbox/cordon/lower/shell"
 	"github.com/cordon-sandbox/cordon/lower/sql"
@@ -46,9 +47,17 @@ func DefaultLanguages() Languages {
 		Python: func(ctx context.Context, src string, e CodeEnv) []cordon.Effect {
 			return python.Lower(ctx, src, python.Env{Dir: e.Dir, Workspace: e.Workspace, Home: e.Home, User: e.User, Code: e.Code})
 		},
+		JavaScript: script(false),
+		TypeScript: script(true),
 		SQL: func(ctx context.Context, src string, e CodeEnv) []cordon.Effect {
 			return sql.Lower(ctx, src, sql.Env{Dir: e.Dir, Code: e.Code})
 		},
+	}
+}
+
+func script(typed bool) Reader {
+	return func(ctx context.Context, src string, e CodeEnv) []cordon.Effect {
+		return javascript.Lower(ctx, src, javascript.Env{Dir: e.Dir, Workspace: e.Workspace, Home: e.Home, User: e.User, TypeScript: typed, Code: e.Code})
 	}
 }
 

@@ -2,7 +2,8 @@
 // list, write, delete, run, connect to and send. The catalogue in toolspec
 // says what each argument of a known tool means; for the rest, names, JSON
 // schemas and the shapes of values tell, at any depth, in arrays, in keys
-// and in strings that hold JSON. Code goes to the readers in Languages.
+// and in strings that hold JSON. Code goes to the readers in Languages, and a
+// call that a dispatcher hands on is lowered as the call it is.
 //
 // It guarantees that every string of a call is looked at; that a string in
 // a role of a known tool has that role whatever container it comes in; that
@@ -87,13 +88,13 @@ func (l *Lowerer) Lower(ctx context.Context, server, tool string, args *strictjs
 	if env.Dir == "" {
 		env.Dir = env.Workspace
 	}
-	w := walker{l: l, ctx: ctx, env: &env, spec: spec, tool: tool}
+	w := walker{l: l, ctx: ctx, env: &env, spec: spec, tool: tool, facts: facts}
 	w.ptr = w.ptrBuf[:0]
 	if len(env.Schema) > 0 {
 		w.schema = l.schema(env.Schema)
 	}
 	w.run(args)
-	return Reading{Tool: facts, Effects: w.effects}
+	return Reading{Tool: w.facts, Effects: w.effects}
 }
 
 // Lookup returns what is known of a tool, as Lower would report it.

@@ -1,6 +1,7 @@
 package lower
 
 import (
+	"path"
 	"strings"
 
 	"github.com/cordon-sandbox/cordon"
@@ -12,6 +13,9 @@ type change struct {
 	kind  cordon.Kind
 	op    string
 	bytes int64
+	// dir is the directory that a relative path starts from; empty is the
+	// call's.
+	dir string
 	// doubtful: the line may be text in the patch rather than a heading.
 	doubtful bool
 }
@@ -23,20 +27,48 @@ const maxChanges = 2048
 // around them, in any case, within a here-document.
 func readPatch(s string) []change {
 	var out []change
-	inHunk := false
+	inHunk, link := false, false
+	// bare is the file of a git heading that no other heading has named yet,
+	// as for one that is empty or changes its mode alone.
+	bare := ""
+	flush := func() {
+		if bare != "" {
+			out = append(out, change{path: bare, kind: cordon.Write})
+		}
+		bare = ""
+	}
+	// A context diff has *** for --- and --- for +++.
+	context := strings.Contains(s, "\n***************")
 	for line := range strings.SplitSeq(s, "\n") {
+		if context && strings.HasPrefix(line, "--- ") {
+			if strings.HasSuffix(strings.TrimSpace(line), " ----") {
+				continue // the range of a hunk
+			}
+			line = "+++ " + line[len("--- "):]
+		}
 		if len(out) >= maxChanges {
 			break
 		}
 		c, ok := heading(line)
+		if name := gitHeading(line); name != "" {
+			flush()
+			bare = name
+		}
 		if !ok {
 			c, ok = diffHeading(line, inHunk)
 			inHunk = (inHunk || strings.HasPrefix(line, "@@")) && !strings.HasPrefix(line, "diff ") && !ok
 		}
 		switch {
 		case !ok:
+			if strings.HasPrefix(line, "diff ") || strings.HasPrefix(line, "new file mode ") || strings.HasPrefix(line, "new mode ") {
+				link = strings.HasSuffix(strings.TrimSpace(line), " 120000")
+			}
 			if n := len(out); n > 0 && len(line) > 0 && line[0] == '+' {
 				out[n-1].bytes += int64(len(line))
+				if link && out[n-1].kind == cordon.Write && out[n-1].op == "" {
+					out[n-1].op, link = "link", false
+					out = append(out, change{path: strings.TrimSpace(line[1:]), kind: cordon.Read, op: "link", dir: path.Dir(out[n-1].path)})
+				}
 			}
 			continue
 		case c.op == "move":
@@ -45,9 +77,30 @@ func readPatch(s string) []change {
 				out = append(out, change{path: out[n-1].path, kind: cordon.Delete})
 			}
 		}
+		bare = ""
 		out = append(out, c)
+		// GNU patch takes the older name where that file is there.
+		if n := len(out) - 2; n >= 0 && strings.HasPrefix(line, "+++ ") && out[n].kind == cordon.Read && out[n].op == "" && out[n].path != c.path {
+			out = append(out, change{path: out[n].path, kind: cordon.Write, doubtful: true})
+		}
 	}
+	flush()
 	return out
+}
+
+// gitHeading is the new name in "diff --git a/x b/x", or "".
+func gitHeading(line string) string {
+	rest, ok := strings.CutPrefix(strings.TrimRight(line, " \t\r"), "diff --git ")
+	if !ok {
+		return ""
+	}
+	if i := strings.LastIndex(rest, " b/"); i >= 0 {
+		return rest[i+len(" b/"):]
+	}
+	if i := strings.LastIndex(rest, ` "b/`); i >= 0 {
+		return strings.Trim(rest[i+len(` "b/`):], `"`)
+	}
+	return rest[strings.LastIndexByte(rest, ' ')+1:]
 }
 
 var headings = []struct {
@@ -74,9 +127,14 @@ func heading(line string) (change, bool) {
 	rest = strings.TrimLeft(rest, " \t")
 	for _, h := range headings {
 		if len(rest) >= len(h.text) && strings.EqualFold(rest[:len(h.text)], h.text) {
-			path := unquote(strings.TrimSpace(rest[len(h.text):]))
-			return change{path: path, kind: h.kind, op: h.op, doubtful: line[0] == ' '}, path != ""
+			name := unquote(strings.TrimSpace(rest[len(h.text):]))
+			return change{path: name, kind: h.kind, op: h.op, doubtful: line[0] == ' '}, name != ""
 		}
+	}
+	// Other tools have other verbs.
+	if verb, name, ok := strings.Cut(rest, ":"); ok && len(verb) < 24 && strings.HasSuffix(strings.ToLower(verb), "file") {
+		name = unquote(strings.TrimSpace(name))
+		return change{path: name, kind: cordon.Write, doubtful: true}, name != ""
 	}
 	return change{}, false
 }
@@ -119,7 +177,7 @@ func diffHeading(line string, inHunk bool) (change, bool) {
 }
 
 func unquote(s string) string {
-	if len(s) >= 2 && (s[0] == '"' || s[0] == '\'') && s[len(s)-1] == s[0] {
+	if len(s) >= 2 && (s[0] == '"' || s[0] == '\'' || s[0] == '`') && s[len(s)-1] == s[0] {
 		return s[1 : len(s)-1]
 	}
 	return s
@@ -140,7 +198,7 @@ func (w *walker) patch(s string) {
 	}
 	w.path = true
 	for _, c := range changes {
-		w.emit(cordon.Effect{Kind: c.kind, Target: c.path, Op: c.op, Doubtful: c.doubtful})
+		w.emit(c.effect())
 		if c.kind == cordon.Write {
 			w.bytes += c.bytes
 		}
@@ -148,4 +206,124 @@ func (w *walker) patch(s string) {
 			w.opaque("malformed: NUL byte in a path", "")
 		}
 	}
+}
+
+// effect is what a change does. A link leads from its own directory.
+func (c *change) effect() cordon.Effect {
+	target := c.path
+	if c.dir != "" && !path.IsAbs(target) {
+		target = c.dir + "/" + target
+	}
+	return cordon.Effect{Kind: c.kind, Target: target, Op: c.op, Doubtful: c.doubtful}
+}
+
+// patched gives the effects of the patches in a command line that hands them
+// to a program which applies them: the readers of the shell know the program,
+// not the form of its input.
+func patched(es []cordon.Effect, src, dir string) []cordon.Effect {
+	if !strings.Contains(src, "***") && !strings.Contains(src, "+++ ") && !strings.Contains(src, "rename to ") && !strings.Contains(src, "copy to ") && !strings.Contains(src, "diff --git ") {
+		return nil
+	}
+	at := applies(es, src)
+	if at < 0 {
+		return nil
+	}
+	dirs := []string{dir}
+	if moved := changedTo(src[:at], dir); moved != "" {
+		dirs = []string{moved}
+	}
+	text := src[at:]
+	if t := strings.TrimLeft(text, " "); t != "" && (t[0] == '\'' || t[0] == '"') {
+		text = t[1:]
+	}
+	var out []cordon.Effect
+	changes := readPatch(text)
+	if len(changes) == 0 {
+		// The patch may stand before the program it is piped to.
+		changes = readPatch(src)
+	}
+	if len(changes) == 0 && strings.Contains(src, `\n`) {
+		changes = readPatch(strings.ReplaceAll(src, `\n`, "\n"))
+	}
+	for _, c := range changes {
+		for _, d := range dirs {
+			e := c.effect()
+			e.Dir, e.Bytes = d, c.bytes
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// applies finds where the program that applies a patch is started, or -1.
+func applies(es []cordon.Effect, src string) int {
+	for i := range es {
+		if es[i].Kind != cordon.Execute {
+			continue
+		}
+		name := es[i].Target[strings.LastIndexByte(es[i].Target, '/')+1:]
+		switch name {
+		case "apply_patch", "applypatch", "patch":
+			if at := strings.Index(src, name); at >= 0 {
+				return at + len(name)
+			}
+		case "git":
+			if at := gitApplies(src); at >= 0 {
+				return at
+			}
+		}
+	}
+	return -1
+}
+
+// gitApplies finds "git apply" or "git am", with options between, or -1.
+func gitApplies(src string) int {
+	for at := 0; ; {
+		i := strings.Index(src[at:], "git ")
+		if i < 0 {
+			return -1
+		}
+		at += i
+		rest := src[at+len("git "):]
+		rest = rest[:min(len(rest), 1024)]
+		if end := strings.IndexAny(rest, "\n;|&"); end >= 0 {
+			rest = rest[:end]
+		}
+		value := false
+		for word := range strings.FieldsSeq(rest) {
+			switch {
+			case value:
+				value = false
+				continue
+			case word[0] == '-':
+				value = word == "-C" || word == "-c"
+				continue
+			case word == "apply" || word == "am":
+				return at
+			}
+			break
+		}
+		at += len("git ")
+	}
+}
+
+// changedTo is the directory that the last cd before a command goes to, or
+// "" where there is none that can be told.
+func changedTo(src, dir string) string {
+	i := strings.LastIndex(src, "cd ")
+	if i < 0 || i > 0 && !strings.ContainsRune(" ;&\n('\"", rune(src[i-1])) {
+		return ""
+	}
+	to := strings.TrimSpace(src[i+len("cd "):])
+	if end := strings.IndexAny(to, " \t;&|\n"); end >= 0 {
+		to = to[:end]
+	}
+	to = unquote(to)
+	switch {
+	case to == "" || strings.ContainsAny(to, "$`~*?\\"):
+		return ""
+	case path.IsAbs(to):
+		return to
+	}
+	return dir + "/" + to
 }

@@ -36,6 +36,13 @@ func TestPatchesNameTheirFiles(t *testing.T) {
 		{"a rename in a diff", "diff --git a/x b/y\nrename from x\nrename to ../y\n", []string{"delete x", "write ../y"}},
 		{"an absolute name in a diff", "--- /srv/x\n+++ /srv/x\n", []string{"read /srv/x", "write /srv/x"}},
 		{"a quoted name", "+++ \"b/x y\"\n", []string{"write x y"}},
+		{"a name between backquotes", "*** Add File: `x`", []string{"write x (create)"}},
+		{"a verb of another tool", "*** Overwrite File: x", []string{"write x doubtful"}},
+		{"a context diff", "*** x\n--- y\n***************\n*** 1 ****\n--- 1 ----\n", []string{"write y"}},
+		{"two names of which the older may be taken", "--- a/x\n+++ b/y\n", []string{"read x", "write y", "write x doubtful"}},
+		{"a git heading alone", "diff --git a/x b/y z\nnew file mode 100644\n", []string{"write y z"}},
+		{"a copy", "diff --git a/x b/y\ncopy from x\ncopy to y\n", []string{"read x", "write y"}},
+		{"a link", "diff --git a/l b/l\nnew file mode 120000\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+/srv\n", []string{"write l (link)", "read /srv (link)"}},
 		{"no heading", "hello", []string{}},
 	} {
 		t.Run(r.name, func(t *testing.T) {

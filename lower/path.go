@@ -2,6 +2,7 @@ package lower
 
 import (
 	"net/url"
+	"path"
 	"strings"
 
 	"github.com/cordon-sandbox/cordon"
@@ -129,6 +130,28 @@ func (w *walker) moveTo(s string, f frame) {
 	}
 	w.cwd = dir
 	w.cwdIgnored = !f.listed && !w.schema.Declares(lastToken(w.ptr))
+}
+
+// ordinary reports a path that a call reads by way of a directory within the
+// workspace and stays within, such as "../README.md" from "src". It could
+// name something else only for a tool that knows no such directory, and what
+// it would name there is no hidden file.
+func (w *walker) ordinary(e *cordon.Effect) bool {
+	if e.Kind != cordon.Read && e.Kind != cordon.List || strings.ContainsAny(e.Target, "~$%\\:") || e.Pattern {
+		return false
+	}
+	for part := range strings.SplitSeq(e.Target, "/") {
+		if len(part) > 1 && part[0] == '.' && part != ".." {
+			return false
+		}
+	}
+	ws, home := path.Clean(w.env.Workspace), path.Clean(w.env.Home)
+	within := func(p, dir string) bool { return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/") }
+	// A directory that is not there lends as many steps up as it is deep.
+	other := path.Join(ws, e.Target)
+	up := path.Dir(ws)
+	near := up != "/" && within(other, up) || e.Kind == cordon.Read && path.Dir(other) == up || within(ws, home) && within(other, home)
+	return near && within(path.Clean(w.cwd), ws) && within(path.Join(w.cwd, e.Target), ws)
 }
 
 func lastToken(ptr []byte) string {
@@ -309,7 +332,8 @@ func pathLike(s string) bool {
 	if s == "" || len(s) > maxPath || strings.ContainsAny(s, " \t\n") || strings.Contains(s, "://") {
 		return false
 	}
-	if strings.ContainsAny(s, `/\`) {
+	// A backslash before braces is a macro's.
+	if strings.ContainsAny(s, `/\`) && !(strings.IndexByte(s, '\\') >= 0 && strings.ContainsAny(s, "{}")) {
 		return true
 	}
 	if strings.IndexByte(s, '@') > 0 {

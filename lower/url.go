@@ -27,10 +27,15 @@ type reading struct {
 	mail string
 	// none: it means nothing outside the tool (about:blank).
 	none bool
+	// own: the scheme is none that is spoken to hosts. It may be a server's
+	// own name for what it keeps (memo://note).
+	own bool
+	// path is what a file address is without what was wrapped around it.
+	path string
 }
 
 // Schemes whose rest is an address of its own.
-var wrappers = map[string]bool{"view-source": true, "jar": true, "blob": true, "feed": true, "url": true, "filesystem": true, "web+http": true, "read": true, "cache": true}
+var wrappers = map[string]bool{"view-source": true, "jar": true, "blob": true, "feed": true, "url": true, "filesystem": true, "web+http": true, "read": true, "cache": true, "jdbc": true, "r2dbc": true, "odbc": true, "about-reader": true}
 
 // Schemes for which browsers take any number of slashes of either kind.
 var special = map[string]bool{"http": true, "https": true, "ws": true, "wss": true, "ftp": true, "": true}
@@ -39,7 +44,19 @@ var special = map[string]bool{"http": true, "https": true, "ws": true, "wss": tr
 var network = map[string]bool{"http": true, "https": true, "ws": true, "wss": true, "ftp": true, "ftps": true, "sftp": true,
 	"ssh": true, "scp": true, "git": true, "smb": true, "cifs": true, "nfs": true, "ldap": true, "ldaps": true, "gopher": true,
 	"dict": true, "telnet": true, "rsync": true, "svn": true, "tcp": true, "udp": true, "tls": true, "imap": true, "imaps": true,
-	"smtp": true, "smtps": true, "pop3": true, "redis": true, "rtsp": true, "rtmp": true, "mqtt": true, "webdav": true, "dav": true}
+	"smtp": true, "smtps": true, "pop3": true, "redis": true, "rediss": true, "rtsp": true, "rtmp": true, "mqtt": true, "mqtts": true, "webdav": true, "dav": true,
+	"tftp": true, "nntp": true, "irc": true, "ircs": true, "xmpp": true, "sip": true, "vnc": true, "rdp": true, "winrm": true, "docker": true,
+	"postgres": true, "postgresql": true, "mysql": true, "mariadb": true, "mongodb": true, "sqlserver": true, "mssql": true, "oracle": true,
+	"clickhouse": true, "cassandra": true, "neo4j": true, "bolt": true, "couchbase": true, "memcached": true, "elasticsearch": true, "snowflake": true, "libsql": true,
+	"amqp": true, "amqps": true, "kafka": true, "nats": true, "stomp": true, "zmq": true, "grpc": true, "grpcs": true, "thrift": true, "socks": true, "socks4": true, "socks5": true, "socks5h": true,
+	"s3": true, "s3a": true, "s3n": true, "gs": true, "gcs": true, "az": true, "azure": true, "abfs": true, "abfss": true, "wasb": true, "wasbs": true, "adl": true, "hdfs": true, "webhdfs": true, "oss": true, "cos": true, "r2": true, "b2": true, "swift": true,
+	"magnet": true, "ipfs": true, "ipns": true, "hg": true, "bzr": true, "cvs": true, "afp": true, "finger": true, "whois": true, "dns": true, "ntp": true, "snmp": true, "rtmps": true, "rtsps": true, "srt": true, "rtp": true, "hxxp": true, "hxxps": true, "shttp": true}
+
+// Schemes that name a file of this machine.
+var local = map[string]bool{"file": true, "local": true, "localfile": true, "fs": true, "vscode-file": true, "vscode-local": true, "host": true, "unix": true, "npipe": true}
+
+// Schemes of databases that are a file, which may be named without slashes.
+var fileDatabase = map[string]bool{"sqlite": true, "sqlite3": true, "pysqlite": true, "aiosqlite": true, "duckdb": true}
 
 // readAddress reads an address with or without a scheme.
 func readAddress(s string) reading {
@@ -75,11 +92,24 @@ func (r *reading) one(s string, depth int) {
 		r.read(rest, depth-1)
 		return
 	case scheme == "file":
-		r.file = true
+		r.file, r.path = true, s
 		r.fileHost(rest)
 		return
+	case local[scheme] && strings.HasPrefix(rest, "//"):
+		r.file, r.path = true, "file:///"+strings.TrimLeft(rest, "/")
+		if u, err := url.PathUnescape(r.path); err == nil && scheme == "unix" {
+			r.path = "file:///" + strings.TrimLeft(u[len("file:"):], "/")
+		}
+		return
+	case fileDatabase[scheme]:
+		r.file, r.path, r.none = true, databaseFile(rest), true
+		return
 	case scheme == "data" || scheme == "javascript":
-		r.script = inline(scheme, rest)
+		if scheme == "javascript" || rendered(rest) {
+			r.script = inline(scheme, rest)
+		} else {
+			r.none = true
+		}
 		return
 	case scheme == "vbscript":
 		r.opaque = "VBScript in an address"
@@ -90,7 +120,7 @@ func (r *reading) one(s string, depth int) {
 	case scheme == "mailto":
 		r.mail, _, _ = strings.Cut(rest, "?")
 		return
-	case scheme == "chrome" || scheme == "edge" || scheme == "devtools" || scheme == "chrome-extension" || scheme == "moz-extension" || scheme == "resource":
+	case scheme == "chrome" || scheme == "edge" || scheme == "devtools" || scheme == "chrome-extension" || scheme == "moz-extension" || scheme == "safari-extension" || scheme == "edge-extension":
 		r.opaque = "a page of the browser itself"
 		return
 	}
@@ -105,6 +135,7 @@ func (r *reading) one(s string, depth int) {
 			return
 		}
 	}
+	r.own = scheme != "" && !network[scheme] && strings.HasPrefix(rest, "//")
 	r.authority(scheme, rest)
 }
 
@@ -146,7 +177,10 @@ func splitScheme(s string) (scheme, rest string) {
 	}
 	scheme = strings.ToLower(s[:i])
 	if p := strings.LastIndexByte(scheme, '+'); p >= 0 && !wrappers[scheme] {
-		scheme = scheme[p+1:]
+		before, after := scheme[:p], scheme[p+1:]
+		if scheme = after; network[before] && !network[after] && !local[after] {
+			scheme = before
+		}
 	}
 	return scheme, rest
 }
@@ -170,6 +204,14 @@ func scpHost(s string) (host string, ok bool) {
 		}
 	}
 	return "", false // user@host:port
+}
+
+// databaseFile is the file in sqlite:///x.db (relative), sqlite:////x.db and
+// sqlite:x.db.
+func databaseFile(rest string) string {
+	rest = strings.TrimPrefix(strings.TrimPrefix(rest, "///"), "//")
+	rest, _, _ = strings.Cut(rest, "?")
+	return rest
 }
 
 // fileHost notes the other machine that a file: URL or share names.
@@ -197,6 +239,19 @@ func (r *reading) fileHost(rest string) {
 		return
 	}
 	r.add(host, "smb")
+}
+
+// rendered reports a data: address of a type that a browser shows as a page
+// or runs: a picture or plain text does nothing.
+func rendered(rest string) bool {
+	head, _, _ := strings.Cut(rest, ",")
+	head, _, _ = strings.Cut(strings.ToLower(head), ";")
+	for _, inert := range [...]string{"image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp", "image/avif", "image/bmp", "image/x-icon", "audio/", "video/", "font/", "application/pdf", "application/octet-stream", "application/json", "text/plain", "text/csv"} {
+		if strings.HasPrefix(strings.TrimSpace(head), inert) {
+			return false
+		}
+	}
+	return true
 }
 
 func inline(scheme, rest string) string {
@@ -343,7 +398,7 @@ func (w *walker) urls(s string, f frame) {
 		return
 	}
 	w.url(s, f.listed || f.strong)
-	if !strings.ContainsAny(s, " ,|;\n\t") {
+	if !strings.ContainsAny(s, " ,|;\n\t") || len(s) > 5 && strings.EqualFold(s[:5], "data:") {
 		return
 	}
 	for n, part := range strings.FieldsFunc(s, func(c rune) bool { return c == ' ' || c == ',' || c == '|' || c == ';' || c == '\n' || c == '\t' }) {
@@ -368,21 +423,27 @@ func (w *walker) url(s string, sure bool) {
 		}
 	}
 	r := readAddress(s)
+	if w.port != "" && len(r.hosts) == 1 && r.hosts[0].host == strings.TrimSpace(s) {
+		r.hosts[0].host = w.withPort(r.hosts[0].host)
+	}
+	if r.own && strings.IndexByte(s, 0) < 0 && w.keepsNames() {
+		return
+	}
 	if r.file {
-		w.pathAt(w.readRole(), strings.TrimSpace(s))
+		if t := strings.TrimSpace(s); r.path != "" && r.path != t {
+			w.pathAt(w.readRole(), r.path)
+		} else {
+			w.pathAt(w.readRole(), t)
+		}
 	} else {
 		for _, a := range r.hosts {
-			// memo://note is a name that a server gave to a resource of its own.
-			if w.spec.Group == toolspec.ReadOnly && !network[a.scheme] {
-				continue
-			}
 			// An address with room for it may carry a secret out.
 			carries := len(s)-len(a.host)-len(a.scheme)-len("://") >= shortSecret
 			w.emit(cordon.Effect{Kind: cordon.Connect, Target: a.host, Op: a.scheme, Text: s, Sends: carries})
 		}
 	}
 	if r.script != "" {
-		w.emit(cordon.Effect{Kind: cordon.RunCode, Target: "javascript-page", Text: r.script, Origin: cordon.OriginLiteral})
+		w.inline(r.script, s)
 	}
 	if r.mail != "" {
 		w.emit(cordon.Effect{Kind: cordon.Send, Target: r.mail, Text: s})
@@ -395,6 +456,87 @@ func (w *walker) url(s string, sure bool) {
 	}
 }
 
+// keepsNames reports a tool whose address in an unknown scheme is the name of
+// something that its server keeps, not one that it would dial.
+func (w *walker) keepsNames() bool {
+	switch w.spec.Group {
+	case toolspec.Network, toolspec.Browser, toolspec.Exec:
+		return false
+	}
+	return true
+}
+
+// inline lowers an address that holds what it stands for: a script, or a page
+// with the addresses that it would load from or send to.
+func (w *walker) inline(text, addr string) {
+	w.emit(cordon.Effect{Kind: cordon.RunCode, Target: "javascript-page", Text: text, Origin: cordon.OriginLiteral})
+	if scheme, _ := splitScheme(dropBreaks(strings.TrimSpace(addr[:min(len(addr), 256)]))); scheme != "data" {
+		w.page(piece{text: text, arg: w.pointer()})
+	}
+	w.loads(text)
+}
+
+// loads lowers the addresses that stand in the text of a page.
+func (w *walker) loads(text string) {
+	for n, rest := 0, text; n < 64; n++ {
+		i := strings.Index(rest, "//")
+		if i < 0 {
+			return
+		}
+		host := rest[i+2:]
+		if end := strings.IndexFunc(host, func(c rune) bool { return c <= ' ' || strings.ContainsRune("\"'`<>()/\\?#,;+", c) }); end >= 0 {
+			host = host[:end]
+		}
+		if hostLike(host) {
+			w.url("//"+host, false)
+		}
+		rest = rest[i+2:]
+	}
+}
+
+// connectionHosts are the hosts in a database's connection string, in the
+// forms "host=a port=1", "Server=a;Database=b" and "user@tcp(a:1)/b". Only an
+// argument that is called like one is taken for one.
+func connectionHosts(arg, s string) []string {
+	var buf [64]byte
+	name := string(toolspec.AppendNormal(buf[:0], arg))
+	if !strings.HasPrefix(name, "conn") && !strings.Contains(name, "dsn") && !strings.HasSuffix(name, "connectionstring") && !strings.HasSuffix(name, "connstr") {
+		return nil
+	}
+	if _, rest, ok := strings.Cut(s, "@tcp("); ok {
+		host, _, _ := strings.Cut(rest, ")")
+		return []string{host}
+	}
+	var hosts []string
+	port := ""
+	split := func(r rune) bool { return r == ';' || r == ' ' }
+	if strings.Contains(s, ";") {
+		split = func(r rune) bool { return r == ';' }
+	}
+	for part := range strings.FieldsFuncSeq(s, split) {
+		key, val, _ := strings.Cut(part, "=")
+		val = strings.Trim(strings.TrimSpace(val), `'"`)
+		switch strings.ToLower(strings.ReplaceAll(strings.TrimSpace(key), " ", "")) {
+		case "port":
+			port = val
+		case "host", "hostaddr", "server", "datasource", "addr", "address", "networkaddress", "hostname":
+			val, number, _ := strings.Cut(strings.TrimPrefix(val, "tcp:"), ",")
+			if number != "" {
+				val += ":" + number
+			}
+			if val != "" && !strings.HasPrefix(val, "/") && len(hosts) < 16 {
+				hosts = append(hosts, val)
+			}
+		}
+	}
+	for i, h := range hosts {
+		if port != "" && !strings.Contains(h, ":") {
+			hosts[i] = h + ":" + port
+		}
+	}
+	return hosts
+}
+
 // host lowers a host name; a whole URL in its place is one.
 func (w *walker) host(s string) {
 	t := strings.TrimSpace(s)
@@ -405,7 +547,22 @@ func (w *walker) host(s string) {
 		w.url(s, true)
 		return
 	}
-	w.emit(cordon.Effect{Kind: cordon.Connect, Target: t, Op: "tcp"})
+	w.emit(cordon.Effect{Kind: cordon.Connect, Target: w.withPort(t), Op: "tcp"})
+}
+
+// withPort adds the port that stands beside the host, where it has none.
+func (w *walker) withPort(host string) string {
+	switch {
+	case w.port == "":
+		return host
+	case strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]"):
+		return host + ":" + w.port
+	case strings.Count(host, ":") > 1 && !strings.HasPrefix(host, "["):
+		return "[" + host + "]:" + w.port
+	case strings.Contains(host, ":"):
+		return host
+	}
+	return host + ":" + w.port
 }
 
 // addressShape reports a string that is an address whatever its name.
@@ -437,6 +594,11 @@ func addressShape(s string) bool {
 	case "":
 		_, scp := scpHost(s)
 		return scp
+	case "ext", "fd":
+		// Helpers of git, which run what follows.
+		return strings.HasPrefix(rest, ":")
+	case "jdbc":
+		return strings.Contains(rest, ":")
 	case "file", "http", "https", "ws", "wss", "ftp", "ftps", "sftp", "ssh", "scp", "git", "data", "javascript", "vbscript", "view-source", "jar", "blob":
 		if strings.HasPrefix(rest, " ") {
 			return false

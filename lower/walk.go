@@ -42,6 +42,10 @@ type piece struct {
 	text     string
 	arg      string
 	doubtful bool
+	// soft: it may well be no code at all.
+	soft bool
+	// listed: the catalogue gives the argument its role.
+	listed bool
 }
 
 type walker struct {
@@ -51,24 +55,34 @@ type walker struct {
 	spec   *toolspec.Spec
 	schema *toolspec.Schema
 	tool   string
+	// facts are the tool's, and those of the calls it hands on.
+	facts toolspec.Facts
+	// depth is how many calls this one stands in.
+	depth int
 
 	effects []cordon.Effect
 	ptr     []byte
 	ptrBuf  [128]byte
 
 	codes, loose []piece
-	contents     []piece
-	urlText      []piece
-	rest         []string
-	languages    []string
-	recipient    string
-	cwd          string
-	cwdIgnored   bool
-	bytes        int64
-	posts        bool
-	readsOnly    bool
-	path         bool
-	full         bool
+	// stdin is what a program that the call starts would read.
+	stdin []piece
+	// asides are texts that an executing tool may run if it runs nothing
+	// else.
+	asides     []piece
+	port       string
+	contents   []piece
+	urlText    []piece
+	rest       []string
+	languages  []string
+	recipient  string
+	cwd        string
+	cwdIgnored bool
+	bytes      int64
+	posts      bool
+	readsOnly  bool
+	path       bool
+	full       bool
 	// blind: roles of prose are passed over.
 	blind bool
 	// expected is how many effects there may well be.
@@ -94,7 +108,7 @@ func (w *walker) run(args *strictjson.Value) {
 		// What the tool works on is nowhere it belongs. A forgiving tool may
 		// find it where the catalogue expects prose.
 		w.blind = true
-		w.bytes, w.contents, w.rest, w.languages = 0, nil, nil, nil
+		w.bytes, w.contents, w.rest, w.languages, w.asides, w.stdin = 0, nil, nil, nil, nil, nil
 		w.value(args, frame{})
 	}
 	if w.spec.Root != toolspec.Infer && !w.path {
@@ -103,8 +117,11 @@ func (w *walker) run(args *strictjson.Value) {
 	if len(w.codes) == 0 && !w.spec.Executes() {
 		w.options()
 	}
-	if w.spec.ReadsEnv {
-		w.emit(cordon.Effect{Kind: cordon.ReadEnv, Target: "*"})
+	switch {
+	case w.spec.ReadsEnv:
+		w.readEnv(args)
+	case w.spec.MayReadEnv && len(args.Keys) == 0:
+		w.emit(cordon.Effect{Kind: cordon.ReadEnv, Target: "*", Doubtful: true})
 	}
 	w.settle()
 }
@@ -120,6 +137,66 @@ func posts(args *strictjson.Value) bool {
 		}
 	}
 	return false
+}
+
+// headers looks for the host that the headers of a request name.
+func (w *walker) headers(v *strictjson.Value) {
+	if name, ok := v.Text("name"); ok && strings.EqualFold(name, "host") {
+		value, _ := v.Text("value")
+		w.host(value)
+	}
+	for i, k := range v.Keys {
+		if (strings.EqualFold(k, "host") || strings.EqualFold(k, ":authority")) && v.Items[i].Kind == strictjson.String {
+			n := len(w.ptr)
+			w.push(k)
+			w.host(v.Items[i].Str)
+			w.ptr = w.ptr[:n]
+		}
+	}
+}
+
+// readEnv emits the variables that a tool gives out: those the call names,
+// else all.
+func (w *walker) readEnv(args *strictjson.Value) {
+	var names []string
+	plain := len(args.Keys) > 0
+	for i, k := range args.Keys {
+		it := &args.Items[i]
+		switch it.Kind {
+		case strictjson.String:
+			var buf [64]byte
+			switch string(toolspec.AppendNormal(buf[:0], k)) {
+			case "prefix", "pattern", "filter", "regex", "search", "query", "match", "format":
+				plain = false
+			}
+			names = append(names, it.Str)
+		case strictjson.Array:
+			for j := range it.Items {
+				names = append(names, it.Items[j].Str)
+			}
+		default:
+			plain = plain && it.Kind == strictjson.Bool && strings.EqualFold(k, "required")
+		}
+	}
+	for _, name := range names {
+		plain = plain && variableName(name)
+	}
+	if !plain || len(names) == 0 || len(names) > 64 {
+		names = []string{"*"}
+	}
+	for _, name := range names {
+		w.emit(cordon.Effect{Kind: cordon.ReadEnv, Target: name})
+	}
+}
+
+func variableName(s string) bool {
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if !(c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c == '_' || i > 0 && c >= '0' && c <= '9') {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 128
 }
 
 // options looks at the arguments of a program that nobody named.
@@ -180,7 +257,13 @@ func (w *walker) value(v *strictjson.Value, f frame) {
 		}
 	case strictjson.String:
 		w.str(v.Str, f)
-	case strictjson.Number:
+	case strictjson.Number, strictjson.Bool:
+		if f.wantsText() {
+			w.opaque("malformed: the argument is a "+v.Kind.String()+" (want a string)", "")
+		}
+		if v.Kind == strictjson.Bool {
+			return
+		}
 		// A tool that wants a string takes a number's spelling for it.
 		if f.listed && f.role > toolspec.Language || f.role == toolspec.Content {
 			w.str(v.Str, f)
@@ -188,13 +271,31 @@ func (w *walker) value(v *strictjson.Value, f frame) {
 	}
 }
 
+// wantsText: the tool is known to take text here, and what it makes of
+// another type is its own guess. Words of an argument list are often numbers.
+func (f frame) wantsText() bool {
+	switch f.role {
+	case toolspec.URL, toolspec.Patch, toolspec.SQL, toolspec.Code, toolspec.Shell:
+		return f.listed
+	}
+	return f.listed && f.role.IsPath()
+}
+
 func (w *walker) object(v *strictjson.Value, f frame) {
-	if f.listed && f.role == toolspec.Text && !w.spec.Outbound {
+	if f.listed && f.role == toolspec.Text && !w.spec.Outbound && w.spec.Group != toolspec.Memory {
+		w.headers(v)
 		return
 	}
 	if f.role == toolspec.Env {
 		w.variables(v)
 		return
+	}
+	if w.call(v) {
+		return
+	}
+	var ps ports
+	if len(v.Keys) > 1 {
+		ps = portsOf(v)
 	}
 	for i, k := range v.Keys {
 		n := len(w.ptr)
@@ -203,7 +304,11 @@ func (w *walker) object(v *strictjson.Value, f frame) {
 		if keyed {
 			w.key(k, f)
 		}
+		if child.role == toolspec.Host || child.role == toolspec.URL && !child.strong {
+			w.port = ps.of(k)
+		}
 		w.value(&v.Items[i], child)
+		w.port = ""
 		w.ptr = w.ptr[:n]
 	}
 }
@@ -228,7 +333,10 @@ func (w *walker) child(key string, f frame) (c frame, keyed bool) {
 		}
 		return frame{role: r, listed: true, strong: true, many: strings.HasSuffix(key, "s")}, false
 	}
-	h := toolspec.InferArg(key)
+	h := toolspec.Hint{}
+	if !pathShape(key) && !addressShape(key) {
+		h = toolspec.InferArg(key)
+	}
 	prose := h.Role == toolspec.Text || h.Role == toolspec.Content || h.Role == toolspec.Recipient
 	if f.listed && f.role != toolspec.Infer {
 		switch {
@@ -239,7 +347,7 @@ func (w *walker) child(key string, f frame) (c frame, keyed bool) {
 			}
 			return f, false
 		case f.role.IsCode() || !h.Strong || h.Role == toolspec.Infer || prose && !f.role.IsPath():
-			return f, pathLike(key)
+			return f, pathLike(key) || f.role.IsCode()
 		}
 	}
 	if w.spec.Outbound && strings.EqualFold(key, "to") {
@@ -249,7 +357,7 @@ func (w *walker) child(key string, f frame) (c frame, keyed bool) {
 		h.Role = toolspec.Glob
 	}
 	if r := w.schema.Role(key); r != toolspec.Infer && !(h.Strong && h.Role != toolspec.Infer) {
-		h.Role, h.Strong = r, true
+		h.Role, h.Strong = r, w.schema.Sure(key)
 	}
 	if h.Role == toolspec.Infer && (f.role.IsPath() || f.role == toolspec.URL) && f.strong {
 		if pathLike(key) {
@@ -268,6 +376,8 @@ func (w *walker) key(k string, f frame) {
 		w.url(k, false)
 	case pathShape(k), f.role.IsPath() && pathLike(k):
 		w.pathAt(w.pathRole(f), k)
+	case f.role.IsCode() && codeLike(k):
+		w.executed(f.role, k, f)
 	}
 }
 
@@ -301,7 +411,7 @@ func (w *walker) str(s string, f frame) {
 	if !f.listed && !f.strong {
 		role = w.shape(s, f)
 		if role == toolspec.Infer {
-			w.unknown(s)
+			w.unknown(s, f)
 			return
 		}
 	}
@@ -325,10 +435,19 @@ func (w *walker) str(s string, f frame) {
 func (w *walker) other(role toolspec.Role, s string, f frame) {
 	switch role {
 	case toolspec.Text:
-		if w.leaves() && !f.listed {
+		if f.listed && len(s) > len("host:") && strings.EqualFold(s[:len("host:")], "host:") {
+			w.host(s[len("host:"):])
+		}
+		if w.leaves() && (!f.listed || w.spec.Group == toolspec.Memory) {
 			w.contents = append(w.contents, piece{text: s, arg: w.pointer()})
 		}
+		if !f.listed {
+			w.aside(s)
+		}
 	case toolspec.Content:
+		if !f.listed {
+			w.aside(s)
+		}
 		w.bytes += int64(len(s))
 		w.contents = append(w.contents, piece{text: s, arg: w.pointer()})
 	case toolspec.Send:
@@ -336,6 +455,9 @@ func (w *walker) other(role toolspec.Role, s string, f frame) {
 	case toolspec.URLsInText:
 		w.urlText = append(w.urlText, piece{text: s, arg: w.pointer()})
 	case toolspec.Recipient:
+		if addressShape(s) && strings.Contains(s, "://") {
+			w.url(s, true)
+		}
 		w.receiver(s)
 	case toolspec.Language:
 		w.languages = append(w.languages, s)
@@ -359,13 +481,30 @@ func (w *walker) other(role toolspec.Role, s string, f frame) {
 		w.patch(s)
 	case toolspec.ArgvRest:
 		w.rest = append(w.rest, s)
+	case toolspec.Stdin:
+		w.typed(s)
 	default:
 		w.executed(role, s, f)
 	}
 }
 
-// leaves reports whether what a tool is told may go to others.
-func (w *walker) leaves() bool { return w.spec.Outbound || !w.spec.Known }
+// aside keeps text that a tool which executes may run, for nothing else in
+// the call says what it runs. A JSON object is looked into instead.
+func (w *walker) aside(s string) {
+	if !w.spec.Executes() || !codeLike(s) {
+		return
+	}
+	if t := strings.TrimLeft(s, " \t\r\n"); t[0] == '{' && w.unpack(t, frame{}) {
+		return
+	}
+	w.asides = append(w.asides, piece{text: s, arg: w.pointer(), soft: !w.spec.Known})
+}
+
+// leaves reports whether what a tool is told may go to others, or to later
+// sessions by way of notes.
+func (w *walker) leaves() bool {
+	return w.spec.Outbound || !w.spec.Known || w.spec.Group == toolspec.Memory
+}
 
 func (w *walker) receiver(s string) {
 	if w.recipient == "" {
@@ -384,6 +523,12 @@ func (w *walker) shape(s string, f frame) toolspec.Role {
 		if codeLike(s) {
 			return f.role
 		}
+	case f.role == toolspec.Stdin:
+		return f.role
+	case w.spec.Dials && hostLike(s) && !addressShape(s):
+		return toolspec.Host
+	case f.role == toolspec.URL && addressShape(dropBreaks(s)):
+		return toolspec.URL
 	case f.role == toolspec.Host && hostLike(s):
 		return toolspec.Host
 	case f.role == toolspec.Env && strings.Contains(s, "="), f.role == toolspec.Glob:
@@ -395,6 +540,9 @@ func (w *walker) shape(s string, f frame) toolspec.Role {
 	case pathShape(s), dotFile(s):
 		return toolspec.Write
 	case f.role.IsPath() && pathLike(s):
+		if w.spec.Executes() && strings.ContainsAny(s, "();=`") {
+			w.loose = append(w.loose, piece{text: s, arg: w.pointer(), doubtful: true})
+		}
 		return toolspec.Write
 	case f.role == toolspec.URL && bareAddress(s):
 		return toolspec.URL
@@ -405,7 +553,7 @@ func (w *walker) shape(s string, f frame) toolspec.Role {
 }
 
 // unknown is a string that neither its name nor its shape explains.
-func (w *walker) unknown(s string) {
+func (w *walker) unknown(s string, f frame) {
 	if w.unpack(s, frame{}) {
 		return
 	}
@@ -420,9 +568,28 @@ func (w *walker) unknown(s string) {
 	if w.leaves() {
 		w.contents = append(w.contents, piece{text: s, arg: w.pointer()})
 	}
-	if w.spec.Executes() && codeLike(s) {
-		w.loose = append(w.loose, piece{text: s, arg: w.pointer(), doubtful: true})
+	for _, host := range connectionHosts(lastToken(w.ptr), s) {
+		w.host(host)
 	}
+	switch {
+	case w.spec.Executes() && typedAt(w.ptr):
+		w.stdin = append(w.stdin, piece{text: s, arg: w.pointer(), doubtful: true})
+	case w.spec.Executes() && codeLike(s):
+		w.loose = append(w.loose, piece{text: s, arg: w.pointer(), doubtful: true})
+	case !w.spec.Known && f.source && programLike(s):
+		// A source may be source code.
+		w.loose = append(w.loose, piece{text: s, arg: w.pointer(), doubtful: true, soft: true})
+	}
+}
+
+// typedAt reports a place within an argument called input.
+func typedAt(ptr []byte) bool {
+	for part := range strings.SplitSeq(string(ptr), "/") {
+		if strings.EqualFold(part, "input") || strings.EqualFold(part, "inputs") {
+			return true
+		}
+	}
+	return false
 }
 
 // unpack reads a string that holds JSON. Where a strict reader refuses what a

@@ -36,6 +36,8 @@ var (
 	ErrNotCordon = errors.New("file is not an audit database of cordon")
 	// ErrUnsafe: somebody else could read or change the file.
 	ErrUnsafe = errors.New("file is not safe to use")
+	// ErrReplaced: the file at the path is no longer the one that was opened.
+	ErrReplaced = errors.New("file was moved, removed or replaced while it was open")
 	// ErrClosed: the store was closed.
 	ErrClosed = errors.New("store is closed")
 )

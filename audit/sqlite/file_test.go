@@ -5,8 +5,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -169,11 +171,142 @@ func TestOpenFollowsOnesOwnLinkAndNobodyElses(t *testing.T) {
 	}
 }
 
-func TestALockedDatabaseIsAnErrorThatSaysSo(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for the busy time-out")
+func TestG4AKillThatTheDatabaseDoesNotTakeCountsAllTheSame(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.db")
+	s, err := openWaiting(t.Context(), path, 50*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
 	}
+	hold, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hold.Close()
+	hold.SetMaxOpenConns(1)
+	if _, err := hold.Exec("BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+	other := open(t, path)
+	before := other.KillGeneration()
+	for _, id := range []string{"r1", "r2"} {
+		kill := audit.Kill{RunID: id, SessionID: "s\n-{}", Rule: "cred.ssh_key"}
+		if err := s.Kill(t.Context(), kill); err == nil || !strings.Contains(err.Error(), "another process holds") {
+			t.Fatalf("the database took it: %v", err)
+		}
+	}
+	if other.KillGeneration() == before {
+		t.Error("other processes are not told")
+	}
+	if _, err := hold.Exec("ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	// After a restart, and beside kills that were stored.
+	again := open(t, path)
+	if err := again.Kill(t.Context(), audit.Kill{RunID: "r3"}); err != nil {
+		t.Fatal(err)
+	}
+	killed := func() (ids []string) {
+		t.Helper()
+		ks, err := again.Kills(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range ks {
+			ids = append(ids, k.RunID)
+		}
+		slices.Sort(ids)
+		return ids
+	}
+	if got := killed(); !slices.Equal(got, []string{"r1", "r2", "r3"}) {
+		t.Fatalf("killed are %q", got)
+	}
+	if ks, err := again.Kills(t.Context()); err != nil || ks[1].SessionID != "s\n-{}" || ks[1].Rule != "cred.ssh_key" || ks[1].At.IsZero() {
+		t.Errorf("the note lost something: %+v, %v", ks, err)
+	}
+	before = other.KillGeneration()
+	if err := again.Release(t.Context(), "r1", "kim", "a test"); err != nil {
+		t.Fatal(err)
+	}
+	if got := killed(); !slices.Equal(got, []string{"r2", "r3"}) || other.KillGeneration() == before {
+		t.Errorf("after a release killed are %q", got)
+	}
+	if err := again.Release(t.Context(), "r1", "kim", "a test"); !errors.Is(err, audit.ErrNotKilled) {
+		t.Errorf("a second release: %v", err)
+	}
+	// Killed once more, in both places, one release ends both.
+	if err := again.Kill(t.Context(), audit.Kill{RunID: "r2"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Release(t.Context(), "r2", "kim", "a test"); err != nil {
+		t.Fatal(err)
+	}
+	if got := killed(); !slices.Equal(got, []string{"r3"}) {
+		t.Errorf("after the last release killed are %q", got)
+	}
+}
+
+func TestOfANoteThatWasCutShortTheRunIsTaken(t *testing.T) {
 	s := fresh(t)
+	if err := os.WriteFile(s.Path()+killSuffix, []byte("..\n!{\"run_id\":\"r1\",\"tenant_id\":\"\",\"ses\n!{\"run_id\":\"r2\"}\n."), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ks, err := s.Kills(t.Context())
+	if err != nil || len(ks) != 2 || ks[0].RunID != "r1" || ks[1].RunID != "r2" {
+		t.Errorf("%+v, %v", ks, err)
+	}
+}
+
+func TestASideFileThatCannotBeReadIsAnError(t *testing.T) {
+	for name, text := range map[string]string{
+		"half a note":      "\n!{\"run_id\":\"r",
+		"a note of no run": "\n!{}\n",
+		"too large":        strings.Repeat(".", maxNotes+1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := fresh(t)
+			if err := os.WriteFile(s.Path()+killSuffix, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if ks, err := s.Kills(t.Context()); err == nil {
+				t.Errorf("kills are %v", ks)
+			}
+		})
+	}
+}
+
+// A full disk rolls a transaction back by itself, so that rolling it back is an
+// error too. What comes after must be an error, not a crash, and the store must
+// work again when there is room.
+func TestATransactionThatIsAlreadyOverIsAnErrorAndNotTheEnd(t *testing.T) {
+	s := fresh(t)
+	record(t, s, runRow("r"), blocked("a", "b"))
+	full := errors.New("the disk is full")
+	for range 3 {
+		err := s.submit(t.Context(), "record", func(tx *tx) error {
+			if err := tx.exec(tx.ctx, "ROLLBACK"); err != nil {
+				t.Errorf("the transaction was over before: %v", err)
+			}
+			return full
+		})
+		if !errors.Is(err, full) {
+			t.Fatalf("error %v", err)
+		}
+		record(t, s, runRow("r"), blocked("a", "b"))
+	}
+	if r := verify(t, s); !r.OK || r.Rows != 4 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestALockedDatabaseIsAnErrorThatSaysSo(t *testing.T) {
+	s, err := openWaiting(t.Context(), filepath.Join(t.TempDir(), "audit.db"), 50*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
 	db, err := sql.Open("sqlite", s.Path())
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -149,13 +151,29 @@ func (s *Store) storedUsage(ctx context.Context, runID string) (u audit.Usage, e
 
 // Kills implements audit.Store.
 func (s *Store) Kills(ctx context.Context) (ks []audit.Kill, err error) {
+	if err := s.standing(); err != nil {
+		return nil, err
+	}
 	err = each(ctx, s.db, "SELECT "+killColumns+" FROM run_kills WHERE released_at = '' ORDER BY id", nil, func(r *sql.Rows) error {
 		var k audit.Kill
 		ks = append(ks, k)
 		p := &ks[len(ks)-1]
 		return r.Scan(&p.RunID, &p.TenantID, &p.SessionID, timeText{&p.At}, &p.Rule, timeText{&p.ReleasedAt}, &p.ReleasedBy, &p.Why)
 	})
-	return ks, s.fail("read kills", err)
+	if err != nil {
+		return nil, s.fail("read kills", err)
+	}
+	noted, err := s.kills.noted()
+	if err != nil {
+		return nil, s.fail("read kills", err)
+	}
+	for i := range ks {
+		delete(noted, ks[i].RunID)
+	}
+	for _, id := range slices.Sorted(maps.Keys(noted)) {
+		ks = append(ks, noted[id])
+	}
+	return ks, nil
 }
 
 // Pins implements audit.Store.

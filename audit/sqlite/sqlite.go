@@ -7,6 +7,9 @@
 // chain. A run that one process killed is killed for all: KillGeneration
 // changes in every process. Count and AddUsage lose at most what was said
 // within audit.FlushInterval before a crash.
+// A kill that the database does not take (held, full, read-only) is kept in
+// the file beside it, and counts. A file that was moved, removed or replaced under an open store is an error
+// at the next change and when kills are read.
 //
 // What it does not stop: who may write the file may rewrite it (see package
 // audit). The file belongs outside of what an agent can reach; this package
@@ -45,9 +48,14 @@ const (
 // busyTimeout is how long a statement waits for other processes.
 const busyTimeout = 5 * time.Second
 
+// inode tells files apart.
+type inode struct{ dev, ino uint64 }
+
 // Store is an audit.Store in a SQLite file.
 type Store struct {
 	path   string
+	busy   time.Duration
+	file   inode   // what was opened
 	db     *sql.DB // readers
 	w      *sql.DB // one connection, used by the writer goroutine alone
 	kills  *killFile
@@ -76,6 +84,10 @@ var _ audit.Store = (*Store)(nil)
 // Open opens the store in the file at path, and makes it where it is absent:
 // the directory for its owner alone, and the file too. Errors are *Error.
 func Open(ctx context.Context, path string) (*Store, error) {
+	return openWaiting(ctx, path, busyTimeout)
+}
+
+func openWaiting(ctx context.Context, path string, busy time.Duration) (*Store, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, wrap("open", path, err)
@@ -84,7 +96,7 @@ func Open(ctx context.Context, path string) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		path: path, db: pool(path, 4), w: pool(path, 1),
+		path: path, busy: busy, db: pool(path, 4, busy), w: pool(path, 1, busy),
 		reqs: make(chan *request, 1024), closed: make(chan struct{}), done: make(chan struct{}),
 		wake: make(chan struct{}, 1), flushes: make(chan chan error),
 	}
@@ -96,6 +108,9 @@ func Open(ctx context.Context, path string) (*Store, error) {
 }
 
 func (s *Store) open(ctx context.Context) (err error) {
+	if s.file, err = inodeOf(s.path); err != nil {
+		return err
+	}
 	v, err := s.version(ctx)
 	if err != nil {
 		return err
@@ -113,9 +128,9 @@ func (s *Store) open(ctx context.Context) (err error) {
 }
 
 // pool opens nothing yet.
-func pool(path string, conns int) *sql.DB {
+func pool(path string, conns int, busy time.Duration) *sql.DB {
 	q := url.Values{"_pragma": {
-		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()),
+		fmt.Sprintf("busy_timeout(%d)", busy.Milliseconds()),
 		"synchronous(FULL)", "fullfsync(1)", "checkpoint_fullfsync(1)", "foreign_keys(1)", "trusted_schema(0)",
 	}}
 	u := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: q.Encode()}
@@ -187,6 +202,24 @@ func flock(fd, how int) error {
 			return err
 		}
 	}
+}
+
+func inodeOf(path string) (inode, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return inode{}, fmt.Errorf("stat: %w", err)
+	}
+	return inode{uint64(st.Dev), st.Ino}, nil
+}
+
+// standing is an error where the path leads to another file than the one that
+// is open: what is stored there is lost to everyone else, and what others
+// store, kills among it, is not seen here.
+func (s *Store) standing() error {
+	if at, err := inodeOf(s.path); err == nil && at == s.file {
+		return nil
+	}
+	return &Error{Op: "use", Path: s.path, Err: ErrReplaced, Hint: "put it back, or start cordon anew"}
 }
 
 // Path is the absolute path of the database file.

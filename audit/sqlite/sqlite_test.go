@@ -264,6 +264,83 @@ func TestKillGenerationChangesEvenIfTheSideFileIsRemoved(t *testing.T) {
 	}
 }
 
+// What an agent that reaches the directory can do to the side file, each time
+// while a process watches it.
+func TestG4AKillIsSeenWhateverBecameOfTheSideFile(t *testing.T) {
+	for name, harm := range map[string]func(side string) error{
+		"moved away": func(side string) error { return os.Rename(side, side+".x") },
+		"linked elsewhere, then removed": func(side string) error {
+			return errors.Join(os.Link(side, side+".x"), os.Remove(side))
+		},
+		"replaced by another file": func(side string) error {
+			return errors.Join(os.WriteFile(side+".x", []byte("...."), 0o600), os.Rename(side+".x", side))
+		},
+		"emptied": func(side string) error { return os.Truncate(side, 0) },
+		"removed": os.Remove,
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "c.db")
+			a, b := open(t, path), open(t, path)
+			if err := harm(path + killSuffix); err != nil {
+				t.Fatal(err)
+			}
+			b.KillGeneration()
+			before := b.KillGeneration()
+			if err := a.Kill(t.Context(), audit.Kill{RunID: "r"}); err != nil {
+				t.Fatal(err)
+			}
+			if b.KillGeneration() == before {
+				t.Error("the kill was not seen")
+			}
+		})
+	}
+	t.Run("replaced by a link", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "c.db")
+		a, b := open(t, path), open(t, path)
+		side := path + killSuffix
+		if err := errors.Join(os.Rename(side, side+".x"), os.Symlink(side+".x", side)); err != nil {
+			t.Fatal(err)
+		}
+		if first := b.KillGeneration(); b.KillGeneration() == first {
+			t.Error("the generation stands still, so kills would not be looked for")
+		}
+		// Whoever kills is told that others may not notice.
+		if err := a.Kill(t.Context(), audit.Kill{RunID: "r"}); err == nil {
+			t.Error("a kill that others cannot notice was reported as stored")
+		}
+	})
+}
+
+func TestAFileThatWasReplacedUnderAnOpenStoreIsAnError(t *testing.T) {
+	for name, harm := range map[string]func(path string) error{
+		"removed":                  os.Remove,
+		"moved away":               func(path string) error { return os.Rename(path, path+".x") },
+		"replaced by another file": func(path string) error { return errors.Join(os.Remove(path), os.WriteFile(path, nil, 0o600)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := fresh(t)
+			record(t, s, runRow("r"), blocked("a", "b"))
+			if err := harm(s.Path()); err != nil {
+				t.Fatal(err)
+			}
+			err := s.Record(t.Context(), runRow("r"), []audit.Violation{blocked("a", "b")})
+			if !errors.Is(err, ErrReplaced) {
+				t.Errorf("a row was stored where nobody will find it: %v", err)
+			}
+			if ks, err := s.Kills(t.Context()); !errors.Is(err, ErrReplaced) {
+				t.Errorf("kills of a file that others do not see: %v %v", ks, err)
+			}
+		})
+	}
+	t.Run("moved away and put back", func(t *testing.T) {
+		s := fresh(t)
+		if err := errors.Join(os.Rename(s.Path(), s.Path()+".x"), os.Rename(s.Path()+".x", s.Path())); err != nil {
+			t.Fatal(err)
+		}
+		record(t, s, runRow("r"), blocked("a", "b"))
+	})
+}
+
 func TestW12CountersAndUsageSurviveARestartAndAddUp(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.db")
 	a, err := Open(t.Context(), path)

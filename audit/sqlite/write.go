@@ -162,6 +162,9 @@ func (w *writer) transact(do func(tx *tx) error) (err error) {
 	// Callers' contexts end at different times; what bounds the transaction
 	// is the busy time-out of the connection.
 	ctx := context.Background()
+	if err := w.s.standing(); err != nil {
+		return err
+	}
 	if err := w.connect(ctx); err != nil {
 		return err
 	}
@@ -221,13 +224,18 @@ func (w *writer) connect(ctx context.Context) (err error) {
 // rollback also drops the connection: after a failure in the middle of a
 // transaction its state is not worth guessing.
 func (w *writer) rollback() {
-	ctx, cancel := context.WithTimeout(context.Background(), busyTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), w.s.busy)
 	defer cancel()
-	_, err := w.conn.ExecContext(ctx, "ROLLBACK")
-	if err != nil {
-		_ = w.conn.Raw(func(any) error { return errBadConn })
-		w.closeStatements()
+	if _, err := w.conn.ExecContext(ctx, "ROLLBACK"); err == nil {
+		return
 	}
+	// A full disk has rolled back already. The statements are closed while
+	// their connection still stands: the driver panics on the other order.
+	conn := w.conn
+	w.conn = nil
+	w.closeStatements()
+	_ = conn.Raw(func(any) error { return errBadConn })
+	_ = conn.Close()
 }
 
 func (w *writer) closeStatements() {
@@ -400,7 +408,12 @@ func (s *Store) Kill(ctx context.Context, k audit.Kill) error {
 		k.At = time.Now()
 	}
 	k.Rule = audit.RedactText(k.Rule)
-	return s.submit(ctx, "kill", func(tx *tx) error { return tx.kill(k) })
+	err := s.submit(ctx, "kill", func(tx *tx) error { return tx.kill(k) })
+	if err == nil {
+		return nil
+	}
+	// A database that is held, full or damaged must not save the run.
+	return errors.Join(err, s.fail("kill", s.kills.note(k)))
 }
 
 func (tx *tx) kill(k audit.Kill) error {
@@ -418,15 +431,24 @@ func (s *Store) Release(ctx context.Context, runID, by, why string) error {
 	if why == "" {
 		return s.fail("release", fmt.Errorf("no reason given for releasing run %q", runID))
 	}
-	return s.submit(ctx, "release", func(tx *tx) error {
+	noted, err := s.kills.noted()
+	if err != nil {
+		return s.fail("release", err)
+	}
+	_, isNoted := noted[runID]
+	err = s.submit(ctx, "release", func(tx *tx) error {
 		n, err := tx.changes(tx.ctx, `UPDATE run_kills SET released_at = ?, released_by = ?, why = ?
 			WHERE run_id = ? AND released_at = ''`, audit.FormatTime(time.Now()), by, audit.RedactText(why), runID)
-		if err == nil && n == 0 {
+		if err == nil && n == 0 && !isNoted {
 			err = fmt.Errorf("%w: %q", audit.ErrNotKilled, runID)
 		}
 		tx.signal = tx.signal || err == nil
 		return err
 	})
+	if err == nil && isNoted {
+		err = s.fail("release", s.kills.lift(runID))
+	}
+	return err
 }
 
 // SetPin implements audit.Store.

@@ -17,7 +17,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -139,15 +138,15 @@ func (r *Rules) Match(target, scheme string) Verdict {
 	if port == 0 {
 		v.Port = usualPort(scheme)
 	}
-	if llmRules().matchName(name, v.Port, true) != nil {
+	if llmRules().matchName(name, 0, "", true) != nil {
 		v.Why = "it is an LLM API host, which tools never reach"
 		return v
 	}
-	if m := r.matchName(name, v.Port, false); m != nil {
+	if m := r.matchName(name, v.Port, scheme, false); m != nil {
 		v.Allowed, v.Rule = true, m.text
 		return v
 	}
-	if r != nil && r.matchName(name, v.Port, true) != nil {
+	if r != nil && r.matchName(name, 0, "", true) != nil {
 		v.Why = fmt.Sprintf("the host is listed, but not for port %d", v.Port)
 		return v
 	}
@@ -155,26 +154,31 @@ func (r *Rules) Match(target, scheme string) Verdict {
 	return v
 }
 
-// Rules that name no port admit those of the web and of git over ssh.
-var usualPorts = []uint16{443, 80, 22}
-
-func usualPort(scheme string) uint16 {
-	switch scheme {
-	case "http", "ws":
-		return 80
-	case "ssh", "scp", "sftp", "git+ssh", "rsync+ssh":
-		return 22
-	case "ftp":
-		return 21
-	case "git":
-		return 9418
-	case "dns":
-		return 53
-	}
-	return 443
+// schemePorts are the ports that a scheme goes to when none is named.
+var schemePorts = map[string]uint16{
+	"http": 80, "ws": 80, "https": 443, "wss": 443, "git+https": 443, "h2": 443, "": 443,
+	"ssh": 22, "scp": 22, "sftp": 22, "git+ssh": 22, "rsync+ssh": 22, "svn+ssh": 22,
+	"ftp": 21, "ftps": 990, "git": 9418, "svn": 3690, "rsync": 873, "telnet": 23, "smtp": 25, "smtps": 465, "dns": 53, "tftp": 69,
+	"gopher": 70, "finger": 79, "pop3": 110, "imap": 143, "imaps": 993, "ldap": 389, "ldaps": 636, "smb": 445, "rtsp": 554,
+	"mysql": 3306, "postgres": 5432, "postgresql": 5432, "redis": 6379, "rediss": 6379, "mongodb": 27017, "amqp": 5672,
+	"mqtt": 1883, "kafka": 9092, "memcached": 11211, "mssql": 1433, "sqlserver": 1433, "oracle": 1521, "vnc": 5900, "rdp": 3389, "docker": 2375,
 }
 
-func (r *Rules) matchName(name string, port uint16, anyPort bool) *rule {
+func usualPort(scheme string) uint16 { return schemePorts[scheme] }
+
+// freePort reports whether a rule that names no port admits this one: the
+// web's ports, and the one of ssh for what speaks ssh.
+func freePort(port uint16, scheme string) bool {
+	switch port {
+	case 443, 80:
+		return usualPort(scheme) != 22
+	case 22:
+		return usualPort(scheme) == 22
+	}
+	return false
+}
+
+func (r *Rules) matchName(name string, port uint16, scheme string, anyPort bool) *rule {
 	if r == nil {
 		return nil
 	}
@@ -183,7 +187,7 @@ func (r *Rules) matchName(name string, port uint16, anyPort bool) *rule {
 			return true
 		}
 		if ru.port == 0 {
-			return slices.Contains(usualPorts, port)
+			return freePort(port, scheme)
 		}
 		return ru.port == port
 	}
@@ -213,7 +217,7 @@ var llmRules = sync.OnceValue(func() *Rules {
 })
 
 // IsLLM reports whether a canonical host name is an LLM API's.
-func IsLLM(name string) bool { return llmRules().matchName(name, 0, true) != nil }
+func IsLLM(name string) bool { return llmRules().matchName(name, 0, "", true) != nil }
 
 // SplitHostPort splits "host", "host:port", "[v6]:port" and a bare IPv6
 // address. Port 0 means that none was given; a port that is empty, zero,

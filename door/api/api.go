@@ -109,11 +109,15 @@ func (r *Request) member(key string, v *strictjson.Value) {
 	}
 }
 
-// text takes a string or null; anything else makes the line malformed.
+// text takes a string; null and "" leave what base gave, so that a line cannot
+// get out of the run or the session it belongs to by naming none. Anything else
+// makes the line malformed.
 func (r *Request) text(key string, v *strictjson.Value, dst *string) {
 	switch v.Kind {
 	case strictjson.String:
-		*dst = v.Str
+		if v.Str != "" {
+			*dst = v.Str
+		}
 	case strictjson.Null:
 	default:
 		r.malformed(`"` + key + `" is a JSON ` + v.Kind.String() + " (want a string)")

@@ -30,6 +30,19 @@ func TestReadCall(t *testing.T) {
 	}
 }
 
+func TestW11ALineThatNamesNoneStaysInItsRunAndSession(t *testing.T) {
+	base := cordon.Run{ID: "r", Session: "s", Tenant: "t", Workspace: "/w", Home: "/h", Profile: "coding", Tier: cordon.Supervised}
+	for name, value := range map[string]string{"empty": `""`, "null": `null`} {
+		r := ReadCall([]byte(`{"tool":"x","run_id":`+value+`,"session":`+value+`,"tenant":`+value+`,"workspace":`+value+`,"home":`+value+`,"profile":`+value+`}`), base)
+		if diff := cmp.Diff(base, r.Call.Run); diff != "" || !r.Shared || r.Call.Malformed != "" {
+			t.Errorf("%s: shared %v, %q: %s", name, r.Shared, r.Call.Malformed, diff)
+		}
+	}
+	if r := ReadCall([]byte(`{"tool":""}`), base); r.Call.Malformed == "" {
+		t.Error("a tool without a name is a call")
+	}
+}
+
 func TestReadCallMalformed(t *testing.T) {
 	for _, c := range []struct{ name, line, want string }{
 		{"no JSON", `rm -rf /`, "not one JSON object"},

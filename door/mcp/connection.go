@@ -200,7 +200,13 @@ func (c *connection) serverLoop(ctx context.Context) {
 			return
 		}
 		v := Verdict{}
-		if l.long {
+		if l.long && c.cfg.Mode != cordon.Enforce {
+			v, err = c.passLong(ctx, r, l)
+			if err != nil {
+				_, _ = io.Copy(io.Discard, r.r) // as below
+				return
+			}
+		} else if l.long {
 			end := &tail{}
 			_ = r.rest(l, end) // an error shows at the next read
 			v = c.judge.overlong(ctx, l.text, append(l.text[max(0, len(l.text)-tailSize):len(l.text):len(l.text)], end.b...), c.cfg.MaxMessage)
@@ -217,6 +223,32 @@ func (c *connection) serverLoop(ctx context.Context) {
 		c.sent.Add(1)
 		c.after(v)
 	}
+}
+
+// passLong passes a message of the server that is too long to be held, as it
+// comes: outside of mode enforce nothing is changed.
+func (c *connection) passLong(ctx context.Context, r *lineReader, l line) (Verdict, error) {
+	end := &tail{b: append([]byte(nil), l.text[max(0, len(l.text)-tailSize):]...)}
+	c.stdout.mu.Lock()
+	defer c.stdout.mu.Unlock()
+	if _, err := c.stdout.w.Write(l.text); err != nil {
+		return Verdict{}, err
+	}
+	passed := &errWriter{w: c.stdout.w}
+	_ = r.rest(l, io.MultiWriter(end, passed)) // an error of reading shows at the next read
+	v := c.judge.overlong(ctx, l.text, end.b, c.cfg.MaxMessage)
+	return Verdict{Settle: v.Settle}, passed.err
+}
+
+// errWriter keeps the error of its writer.
+type errWriter struct {
+	w   io.Writer
+	err error
+}
+
+func (e *errWriter) Write(p []byte) (n int, err error) {
+	n, e.err = e.w.Write(p)
+	return n, e.err
 }
 
 // kill ends the server at once and answers the calls that it leaves.

@@ -39,29 +39,71 @@ func (c *cutter) bytes() []byte {
 // each other member to the same. Where cutting long strings is enough the
 // shape of a member stays: clients hold structuredContent to a schema.
 func (j *Judge) cut(c *cutter, ms []member) {
+	content, _ := find(ms, "content")
+	limit := j.maxResult
+	if holdsData(c.msg, content) {
+		limit *= dataFactor
+	}
 	for _, m := range ms {
 		switch {
 		case m.val.len() <= j.maxResult:
 		case m.key == "content" && c.msg[m.val.lo] == '[':
 			j.cutContent(c, m.val)
+		case m.val.len() <= limit:
 		default:
-			if short := cutStrings(m.val.of(c.msg), j.maxResult); short != nil {
+			if short := cutStrings(m.val.of(c.msg), limit); short != nil {
 				c.put(m.val, short)
 				continue
 			}
-			note := fmt.Sprintf("[cordon: %s of %d bytes left out, more than %d]", clip(m.key, 64), m.val.len(), j.maxResult)
+			note := fmt.Sprintf("[cordon: %s of %d bytes left out, more than %d]", clip(m.key, 64), m.val.len(), limit)
 			c.put(m.val, append(strictjson.AppendString([]byte(`{"cordon":`), note), '}'))
 		}
 	}
 }
 
+// dataFactor is how many times the size of text data may have: an ordinary
+// screenshot is larger than any text that a model should be given, and half an
+// image is none.
+const dataFactor = 8
+
+// isData reports whether a content is an image, sound or another resource's
+// bytes rather than text.
+func isData(raw []byte) bool {
+	ms := members(raw, span{0, len(raw)})
+	kind, _ := find(ms, "type")
+	switch string(kind.of(raw)) {
+	case `"image"`, `"audio"`:
+		return true
+	case `"resource"`:
+		at, _ := find(ms, "resource")
+		_, blob := find(members(raw, at), "blob")
+		return blob
+	}
+	return false
+}
+
+// holdsData reports whether data is among contents.
+func holdsData(msg []byte, content span) bool {
+	for _, e := range elements(msg, content) {
+		if isData(e.of(msg)) {
+			return true
+		}
+	}
+	return false
+}
+
 // cutContent replaces the list of contents by as much of it as may pass.
 func (j *Judge) cutContent(c *cutter, at span) {
-	left := j.maxResult
+	left, data := j.maxResult, j.maxResult*dataFactor
 	var kept [][]byte
-	dropped, droppedBytes := 0, 0
+	dropped, droppedBytes, cut := 0, 0, false
 	for _, e := range elements(c.msg, at) {
 		raw := e.of(c.msg)
+		if dropped == 0 && len(raw) <= data && isData(raw) {
+			kept = append(kept, raw)
+			data -= len(raw)
+			continue
+		}
 		if dropped == 0 && len(raw) <= left {
 			kept = append(kept, raw)
 			left -= len(raw)
@@ -69,7 +111,7 @@ func (j *Judge) cutContent(c *cutter, at span) {
 		}
 		if short := cutText(raw, left); dropped == 0 && short != nil {
 			kept = append(kept, short)
-			left = 0
+			left, cut = 0, true
 			continue
 		}
 		dropped++
@@ -79,7 +121,9 @@ func (j *Judge) cutContent(c *cutter, at span) {
 		note := fmt.Sprintf("[cordon: result cut: %d more contents of %d bytes left out]", dropped, droppedBytes)
 		kept = append(kept, append(strictjson.AppendString([]byte(`{"type":"text","text":`), note), '}'))
 	}
-	c.put(at, list(kept))
+	if cut || dropped > 0 {
+		c.put(at, list(kept))
+	}
 }
 
 // cutText shortens a text content to about room bytes and marks it. It

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/cordon-sandbox/cordon"
 )
 
 // lenient is a message as a forgiving reader has it: encoding/json takes
@@ -59,6 +61,8 @@ func FuzzClientLine(f *testing.F) {
 		}
 	}
 	for _, s := range []string{
+		`{"id":1,"method":"tasks/create","params":{"name":"bad","arguments":{}}}`, `{"method":"resources/subscribe","params":{"uri":"a:b"}}`,
+		`{"id":1,"method":"tools/call","params":{"name":"a","args":{}}}`,
 		callLine("1", "read", `{"a":[1,{"b":"c"}]}`), `{"id":1,"method":"resources/read","params":{"uri":"a:b"}}`,
 		"[" + callLine("1", "a", "{}") + "," + callLine("1", "b", "null") + "]\r", `[[]]`, ` `, `{`, `{"method":"tools/call"}`,
 		`{"method":"notifications/cancelled","params":{"requestId":1}}`, "{\"method\":\"x\",\"params\":[\"\u2028{\",\":\",1]}",
@@ -82,7 +86,7 @@ func FuzzClientLine(f *testing.F) {
 		calls := g.decided()
 		n := 0
 		for _, m := range lenientMessages(v.Forward) {
-			if m.Method != callTool && m.Method != readResource {
+			if m.Method != callTool && m.Method != readResource && m.Method != subscribe {
 				continue
 			}
 			if m.Params.Name == "bad" && m.Method == callTool {
@@ -94,7 +98,7 @@ func FuzzClientLine(f *testing.F) {
 				if args == "" || args == "null" {
 					args = "{}"
 				}
-				found = found || c.Malformed == "" && (m.Method == readResource && c.Tool == readResource || c.Tool == m.Params.Name && string(c.Args) == args)
+				found = found || c.Malformed == "" && (m.Method != callTool && c.Tool == readResource || c.Tool == m.Params.Name && string(c.Args) == args)
 			}
 			if !found {
 				t.Fatalf("forwarded without a decision: %q (decided on %+v)", v.Forward, calls)
@@ -123,6 +127,11 @@ func FuzzServerLine(f *testing.F) {
 		j.Client(context.Background(), []byte(callLine("1", "a", "{}")))
 		j.Client(context.Background(), []byte(`{"id":2,"method":"tools/list"}`))
 		in := bytes.Clone(line)
+		shadow := judgeOf(g)
+		shadow.mode = cordon.Shadow
+		if v := shadow.Server(context.Background(), line); v.Forward != nil && !json.Valid(line) || json.Valid(line) && line[0] == '{' && v.Forward != nil && !bytes.Equal(v.Forward, line) {
+			t.Fatalf("in shadow mode %q became %q", line, v.Forward)
+		}
 		v := j.Server(context.Background(), line)
 		if !bytes.Equal(in, line) {
 			t.Fatal("the message was changed in place")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cordon-sandbox/cordon"
@@ -16,6 +17,8 @@ const (
 	callTool     = "tools/call"
 	listTools    = "tools/list"
 	readResource = "resources/read"
+	subscribe    = "resources/subscribe"
+	getPrompt    = "prompts/get"
 	taskResult   = "tasks/result"
 	cancelled    = "notifications/cancelled"
 	listen       = "subscriptions/listen"
@@ -38,14 +41,16 @@ const maxBatch = 256
 type Judge struct {
 	guard     cordon.Guard
 	run       cordon.Run
+	mode      cordon.Mode
 	server    string
+	dir       string // of relative paths; empty is the workspace
 	maxResult int
 	flight    inflight
 }
 
-// NewJudge makes a Judge for one connection. Of cfg it uses Guard, Run,
-// Server, Command (where Server is empty) and MaxResult; errors are those of
-// Serve for a bad Config.
+// NewJudge makes a Judge for one connection. Of cfg it uses Guard, Mode, Run,
+// Server, Command (where Server is empty), Dir and MaxResult; errors are those
+// of Serve for a bad Config.
 func NewJudge(cfg Config) (*Judge, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -55,7 +60,9 @@ func NewJudge(cfg Config) (*Judge, error) {
 }
 
 func newJudge(cfg Config) *Judge {
-	return &Judge{guard: cfg.Guard, run: cfg.Run, server: cfg.Server, maxResult: cfg.MaxResult}
+	return &Judge{
+		guard: cfg.Guard, mode: cfg.Mode, run: cfg.Run, server: cfg.Server, dir: cfg.Dir, maxResult: cfg.MaxResult,
+	}
 }
 
 // Verdict is what becomes of one message. A message of which neither Forward
@@ -197,10 +204,13 @@ func (j *Judge) one(ctx context.Context, msg []byte, at span, v *strictjson.Valu
 		}
 	}
 	switch env.method {
-	case callTool, readResource:
+	case callTool, readResource, subscribe:
 		return j.call(ctx, msg, &env)
 	case cancelled:
 		return Verdict{Forward: msg, Settle: j.cancelRequest(ctx, env.params)}
+	}
+	if env.looksLikeCall() {
+		return j.call(ctx, msg, &env)
 	}
 	if env.isRequest() {
 		if v, down := j.follow(&env, nil); down {
@@ -208,6 +218,19 @@ func (j *Judge) one(ctx context.Context, msg []byte, at span, v *strictjson.Valu
 		}
 	}
 	return Verdict{Forward: msg}
+}
+
+// looksLikeCall: the method is not known, and its params name something and
+// the arguments for it as those of tools/call do. Revisions to come and servers
+// with methods of their own run tools under other names; what reads like a call
+// is judged as one.
+func (e *envelope) looksLikeCall() bool {
+	if e.method == getPrompt || e.params == nil || e.params.Kind != strictjson.Object {
+		return false
+	}
+	_, named := e.params.Text("name")
+	args := e.params.Get("arguments")
+	return named && args != nil && args.Kind == strictjson.Object
 }
 
 // readEnvelope reads what a message is. bad says why it is none.
@@ -246,7 +269,7 @@ func readEnvelope(msg []byte, at span, v *strictjson.Value) (env envelope, isRep
 		return env, false, fmt.Sprintf("the method is %s, not a string", article(method.Kind))
 	}
 	env.method = method.Str
-	if real := lookalike(method.Str, callTool, readResource, listTools); real != "" {
+	if real := lookalike(method.Str, callTool, readResource, subscribe, listTools); real != "" {
 		return env, false, fmt.Sprintf("method %.64q could be taken for %q", method.Str, real)
 	}
 	env.params = v.Get("params")
@@ -355,9 +378,11 @@ func (j *Judge) call(ctx context.Context, msg []byte, env *envelope) Verdict {
 // readCall makes the call of a message. What stands in params beside the
 // name and the arguments (a task, _meta, inputResponses) is the protocol's.
 func (j *Judge) readCall(msg []byte, env *envelope) cordon.Call {
-	c := cordon.Call{ID: env.idText, Run: j.run, Server: j.server, Args: json.RawMessage("{}")}
+	c := cordon.Call{ID: env.idText, Run: j.run, Server: j.server, Dir: j.dir, Args: json.RawMessage("{}")}
 	name, args := "name", "arguments"
-	if env.method == readResource {
+	// Who subscribes to a resource learns what becomes of it: a read as well.
+	resource := env.method == readResource || env.method == subscribe
+	if resource {
 		c.Tool, name, args = readResource, "uri", "uri"
 	}
 	if env.params == nil || env.params.Kind != strictjson.Object {
@@ -368,14 +393,20 @@ func (j *Judge) readCall(msg []byte, env *envelope) cordon.Call {
 	if !ok {
 		c.Malformed = fmt.Sprintf("params.%s is missing or no string", name)
 	}
+	if resource && strings.Contains(text, "://") {
+		c.Dir = "" // a URI starts from nowhere
+	}
 	for _, k := range env.params.Keys {
 		if real := lookalike(k, name, args); real != "" {
+			c.Malformed = fmt.Sprintf("key %.64q could be taken for %q", k, real)
+		}
+		if real := otherSpelling(k); real != "" && !resource {
 			c.Malformed = fmt.Sprintf("key %.64q could be taken for %q", k, real)
 		}
 	}
 	raw, there := find(members(msg, env.paramsAt), args)
 	switch {
-	case env.method == readResource:
+	case resource:
 		if there {
 			c.Args = append(append([]byte(`{"uri":`), raw.of(msg)...), '}')
 		}
@@ -386,6 +417,20 @@ func (j *Judge) readCall(msg []byte, env *envelope) cordon.Call {
 	}
 	c.Tool = text
 	return c
+}
+
+// otherSpelling returns the member of a call's params that a forgiving server
+// could take key for. The protocol has none of these; a call that holds one
+// would be judged by other arguments than it runs with.
+func otherSpelling(key string) string {
+	switch strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(key)) {
+	case "tool", "toolname":
+		return "name"
+	case "args", "argument", "input", "inputs", "kwargs", "params", "parameters",
+		"toolargs", "toolarguments", "toolinput", "toolparams":
+		return "arguments"
+	}
+	return ""
 }
 
 // follow remembers a request until its answer comes. Where the server is

@@ -7,9 +7,10 @@
 // the protocol) reaches the other side byte for byte, in order.
 //
 // Guarantees:
-//   - A tools/call or resources/read is forwarded only after Guard.Decide let
-//     it through, and the arguments that were decided on are the very bytes
-//     that are forwarded. A message that readers could take for different
+//   - A tools/call, a resources/read or resources/subscribe, and a message of
+//     any unknown method whose params name a tool and its arguments is
+//     forwarded only after Guard.Decide let it through, and the arguments that
+//     were decided on are the very bytes that are forwarded. A message that readers could take for different
 //     things (duplicate keys, keys in another case, lines within lines) is
 //     decided on as malformed.
 //   - A refused tools/call is answered with a tool result that says what was
@@ -24,8 +25,9 @@
 // What it does not stop: a server that does harm on its own, without a call
 // or within an allowed one (it runs with the rights of the user; contain is
 // for that); words in results that mislead the model; acts by methods other
-// than the two above (completion/complete, prompts/get, resources/subscribe
-// and unknown ones pass); what params carries beside name and arguments; a
+// than those above (completion/complete, prompts/get and unknown ones pass);
+// a server that takes relative paths from elsewhere than where it was started;
+// what params carries beside name and arguments; a
 // process that leaves the server's process group; descendants of the server
 // when Cordon dies by SIGKILL, which then only see their input end.
 package mcp
@@ -37,6 +39,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/cordon-sandbox/cordon"
@@ -53,13 +56,18 @@ const (
 // Config is what Serve needs. Guard and Command must be set.
 type Config struct {
 	Guard cordon.Guard
+	// Mode is the mode of Guard. Under any but Enforce what the server sends is
+	// passed as it is: nothing of it is hidden, cut or replaced, and only lines
+	// that are not JSON are dropped. The zero value is Enforce.
+	Mode cordon.Mode
 	// Run is the run that all calls of the connection belong to. Where its ID
 	// is empty the connection is a run of its own under a random ID.
 	Run cordon.Run
 	// Server qualifies the tools' names; empty is derived from Command.
 	Server string
 	// Command is the server's program and arguments; Env its environment as
-	// "KEY=value" (nil: Cordon's own); Dir its working directory.
+	// "KEY=value" (nil: Cordon's own); Dir its working directory (empty:
+	// Cordon's own), which relative paths in calls are judged from.
 	Command []string
 	Env     []string
 	Dir     string
@@ -72,7 +80,8 @@ type Config struct {
 	// case, for it is not parsed.
 	MaxMessage int
 	// MaxResult is the most bytes of a tool result's content, and of each
-	// other member of the result; 0 is DefaultMaxResult.
+	// other member of the result, eight times as much where it holds data that
+	// is no text (images, sound); 0 is DefaultMaxResult.
 	MaxResult int
 	// GracePeriod is how long the server may take to end after its input was
 	// closed, and again after SIGTERM; 0 is DefaultGracePeriod.
@@ -178,6 +187,9 @@ func Serve(ctx context.Context, cfg Config) error {
 	attached, stop := cfg.Guard.Attach(ctx, cfg.Run)
 	defer stop()
 	c := newConnection(cfg)
+	if c.judge.dir, err = workingDir(cfg); err != nil {
+		return err
+	}
 	if errors.Is(context.Cause(attached), cordon.ErrKilled) {
 		// Nothing of a killed run is started, but its client is told why.
 		c.judge.Close(ctx, c.killedText(), true)
@@ -186,6 +198,23 @@ func Serve(ctx context.Context, cfg Config) error {
 		return err
 	}
 	return c.serve(ctx, attached)
+}
+
+// workingDir is the directory that the server's relative paths start from;
+// empty where that is the workspace itself, however the two are spelled.
+func workingDir(cfg Config) (string, error) {
+	dir, err := filepath.Abs(cfg.Dir)
+	if err != nil {
+		return "", fmt.Errorf("mcp: working directory: %w", err)
+	}
+	at, err := os.Stat(dir)
+	if err != nil {
+		return dir, nil // starting the server says what is wrong
+	}
+	if ws, err := os.Stat(cfg.Run.Workspace); err == nil && os.SameFile(at, ws) {
+		return "", nil
+	}
+	return dir, nil
 }
 
 // interrupt ends a Read or Write that may be blocked on f, and reports

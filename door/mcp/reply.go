@@ -124,6 +124,15 @@ func (j *Judge) reply(ctx context.Context, msg []byte, at span) ([]byte, Verdict
 	r := j.takeRequest(msg, ms)
 	v := j.settleRequest(ctx, r)
 	c := cutter{msg: msg, at: at}
+	if j.passes(r) {
+		if hasResult {
+			j.result(ctx, &c, r, result, &v) // the guard still learns of the tools
+		}
+		if v.Note != "" {
+			v.Note += " (in mode enforce; passed as it is)"
+		}
+		return msg, v
+	}
 	switch {
 	case hasResult && !j.result(ctx, &c, r, result, &v):
 		return j.replaced(msg, ms, v)
@@ -131,6 +140,12 @@ func (j *Judge) reply(ctx context.Context, msg []byte, at span) ([]byte, Verdict
 		c.put(failure, fmt.Appendf(nil, `{"code":%d,"message":"[cordon: error of %d bytes left out]"}`, codeServer, failure.len()))
 	}
 	return c.bytes(), v
+}
+
+// passes reports whether the answer to r (nil where it is not known which) goes
+// on as it is: in shadow mode nothing is changed.
+func (j *Judge) passes(r *request) bool {
+	return j.mode != cordon.Enforce || r != nil && r.call != nil && r.call.Mode != cordon.Enforce
 }
 
 func isEnvelopeKey(key string) bool {
@@ -162,7 +177,11 @@ func doubtful(before []member, key string, known ...string) bool {
 func (j *Judge) unclear(ctx context.Context, msg []byte, ms []member, why string) ([]byte, Verdict) {
 	r := j.takeRequest(msg, ms)
 	v := j.settleRequest(ctx, r)
-	v.Note = fmt.Sprintf("cordon: server %q wrote a message that could be read in two ways: %s; dropped", j.server, why)
+	v.Note = fmt.Sprintf("cordon: server %q wrote a message that could be read in two ways: %s", j.server, why)
+	if j.passes(r) {
+		return msg, v
+	}
+	v.Note += "; dropped"
 	if r == nil || r.cancelled {
 		return nil, v
 	}
@@ -215,7 +234,7 @@ func (j *Judge) result(ctx context.Context, c *cutter, r *request, at span, v *V
 		}
 		return true
 	}
-	if at.len() > j.maxResult && (method == "" || method == callTool || method == taskResult) {
+	if at.len() > j.maxResult && !j.passes(r) && (method == "" || method == callTool || method == taskResult) {
 		j.cut(c, ms)
 	}
 	return true

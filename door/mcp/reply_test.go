@@ -155,7 +155,7 @@ func TestGarbageFromTheServerIsDroppedAndNoted(t *testing.T) {
 
 func TestLargeResultsAreCut(t *testing.T) {
 	text := func(n int, s string) string { return fmt.Sprintf(`{"type":"text","text":"%s"}`, strings.Repeat(s, n)) }
-	image := `{"type":"image","data":"` + strings.Repeat("A", 9000) + `","mimeType":"image/png"}`
+	image := `{"type":"image","data":"` + strings.Repeat("A", 40000) + `","mimeType":"image/png"}`
 	for name, tc := range map[string]struct{ result, want string }{
 		"one long text":                      {`{"content":[` + text(9000, "a") + `]}`, `[cordon: result cut at `},
 		"a text of escapes":                  {`{"content":[` + text(5000, `\n\u00e4`) + `]}`, ` of 15000 bytes]`},
@@ -195,6 +195,29 @@ func TestLargeResultsAreCut(t *testing.T) {
 		msg := `{"id":1,"result":{"content":[` + text(9000, "a") + `]}}`
 		if v := j.Server(context.Background(), []byte(msg)); string(v.Forward) != msg {
 			t.Fatal("cut")
+		}
+	})
+	for name, result := range map[string]string{
+		"a screenshot":                       `{"content":[{"type":"image","data":"` + strings.Repeat("A", 9000) + `","mimeType":"image/png"}]}`,
+		"a screenshot in structured content": `{"content":[{"type":"image","data":"` + strings.Repeat("A", 9000) + `"}],"structuredContent":{"data":"` + strings.Repeat("A", 9000) + `"}}`,
+		"a sound after text":                 `{"content":[` + text(3000, "a") + `,{"type":"audio","data":"` + strings.Repeat("A", 9000) + `"},` + text(900, "a") + `]}`,
+		"the bytes of a resource":            `{"content":[{"type":"resource","resource":{"uri":"x:y","blob":"` + strings.Repeat("A", 9000) + `"}}]}`,
+	} {
+		t.Run("but not "+name, func(t *testing.T) {
+			j := judgeOf(refuses())
+			j.Client(context.Background(), []byte(callLine("1", "a", "{}")))
+			msg := `{"id":1,"result":` + result + `}`
+			if v := j.Server(context.Background(), []byte(msg)); string(v.Forward) != msg {
+				t.Fatalf("cut to %.200s", v.Forward)
+			}
+		})
+	}
+	t.Run("text beside an image is held to the size of text", func(t *testing.T) {
+		j := judgeOf(refuses())
+		j.Client(context.Background(), []byte(callLine("1", "a", "{}")))
+		v := j.Server(context.Background(), []byte(`{"id":1,"result":{"content":[{"type":"image","data":"A"},`+text(9000, "a")+`]}}`))
+		if len(v.Forward) > 5000 || !bytes.Contains(v.Forward, []byte("result cut at")) {
+			t.Fatalf("forwarded %d bytes", len(v.Forward))
 		}
 	})
 	t.Run("errors too", func(t *testing.T) {

@@ -379,8 +379,7 @@ func TestAKilledRun(t *testing.T) {
 	t.Run("is ended from outside, with all that the server started", func(t *testing.T) {
 		g := refuses()
 		c := serve(t, g, "parent")
-		pid := childPID(t, c.next())
-		c.next() // the child is up
+		pid := childPID(t, c)
 		g.kill()
 		waitGone(t, pid)
 		if m := c.ask(callLine("3", "ok", "{}")); m.Result == nil || !m.Result.IsError {
@@ -404,13 +403,22 @@ func TestAKilledRun(t *testing.T) {
 	})
 }
 
-func childPID(t *testing.T, line string) int {
+// childPID waits until the parent has named its child and the child is up, in
+// either order.
+func childPID(t *testing.T, c *client) (pid int) {
 	t.Helper()
-	var m struct{ Params struct{ Pid int } }
-	if err := json.Unmarshal([]byte(line), &m); err != nil || m.Params.Pid == 0 {
-		t.Fatalf("line %q", line)
+	for range 2 {
+		var m struct{ Params struct{ Pid int } }
+		line := c.next()
+		if err := json.Unmarshal([]byte(line), &m); err != nil {
+			t.Fatalf("line %q: %v", line, err)
+		}
+		pid = max(pid, m.Params.Pid)
 	}
-	return m.Params.Pid
+	if pid == 0 {
+		t.Fatal("the parent named no child")
+	}
+	return pid
 }
 
 // waitGone waits until a process has ended (a zombie has).
@@ -430,8 +438,7 @@ func waitGone(t *testing.T, pid int) {
 func TestBothSidesEnd(t *testing.T) {
 	t.Run("when the client closes", func(t *testing.T) {
 		c := serve(t, refuses(), "parent")
-		pid := childPID(t, c.next())
-		c.next()
+		pid := childPID(t, c)
 		c.in.Close()
 		if err := c.end(); err != nil {
 			t.Fatal(err)

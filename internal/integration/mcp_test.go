@@ -217,3 +217,26 @@ func TestMCPTheInspectorWorksThroughCordon(t *testing.T) {
 		}
 	}
 }
+
+// A screenshot is larger than any text that a model should be given.
+func TestMCPPassesAnImageAsItCame(t *testing.T) {
+	p := need(t)
+	for _, mode := range []string{"shadow", "enforce"} {
+		t.Run(mode, func(t *testing.T) {
+			at := newPlace(t)
+			image := filepath.Join(at.workspace, "shot.png")
+			if err := os.WriteFile(image, []byte("\x89PNG"+strings.Repeat("pixels", 300_000)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			server := []string{p.node, p.filesystem(), at.workspace}
+			ask := fmt.Sprintf(`{"path":%q}`, image)
+			want := connect(t, server...).call("read_media_file", ask)
+			if len(want) < 2<<20 {
+				t.Fatalf("the server answers with %d bytes: the test shows nothing", len(want))
+			}
+			if got := connect(t, at.cordonMCP(p.cordon, mode, server...)...).call("read_media_file", ask); got != want {
+				t.Fatalf("%d bytes came as %d: %.300s", len(want), len(got), got)
+			}
+		})
+	}
+}

@@ -91,10 +91,14 @@ func setVerbs() {
 
 		"code":    {run: evaluate, used: "evaluates code"},
 		"maycode": {run: evaluateText},
+		"formula": {run: formula},
 		"script":  {run: script, used: "runs a file"},
 		"opaque": {run: func(a *analysis, x *act, c *call, r *outcome) {
 			a.opaque(a.sym+" "+x.text, cordon.OriginLiteral, false)
 		}, text: true, used: "opaque"},
+		"builds": {run: func(a *analysis, x *act, c *call, r *outcome) {
+			a.opaque(a.sym+" "+x.text, cordon.OriginLiteral, false)
+		}, text: true},
 		"opaqueif":     {run: opaqueIf},
 		"opaqueunless": {run: opaqueUnless},
 		"yaml":         {run: yamlLoad},
@@ -146,7 +150,7 @@ func (a *analysis) actions(e *entry, name string, c *call) set {
 	r := &outcome{inst: &instance{args: c.args}}
 	for i := range e.acts {
 		x := &e.acts[i]
-		verbs[x.verb].run(a, x, c, r)
+		x.run(a, x, c, r)
 	}
 	a.sym = was
 	if r.done && e.result == "" {
@@ -164,9 +168,9 @@ func (a *analysis) actions(e *entry, name string, c *call) set {
 		return one(value{k: vInst, s: e.result, p: r.inst})
 	}
 	if len(e.acts) > 0 && e.acts[0].verb != "ok" {
-		return tainted(c.all()...).with(set{t: r.inst.t, src: r.inst.src})
+		return result(c.all()...).with(set{t: r.inst.t, src: r.inst.src})
 	}
-	return tainted(c.all()...).with(receiverTaint(value{p: c.recv}))
+	return result(c.all()...).with(receiverTaint(value{p: c.recv}))
 }
 
 // arg is the i-th argument that an action is about.
@@ -498,7 +502,7 @@ func importPath(a *analysis, x *act, c *call, _ *outcome) {
 	}
 }
 
-func sqliteOpen(a *analysis, x *act, c *call, r *outcome) {
+func sqliteOpen(a *analysis, x *act, c *call, _ *outcome) {
 	s := a.arg(x, 0, c)
 	var out set
 	out.t = s.t
@@ -525,7 +529,6 @@ func sqliteOpen(a *analysis, x *act, c *call, r *outcome) {
 		a.paths(out, cordon.Effect{Kind: cordon.Read})
 		a.paths(out, cordon.Effect{Kind: cordon.Write})
 	}
-	_ = r
 }
 
 // sqlText looks for the statements with which SQLite opens other files.

@@ -22,6 +22,7 @@ func (a *analysis) attribute(s set, name string) set {
 	if why, ok := table.reflect[name]; ok && !a.ownClass(s, name) {
 		a.reflection(name, why)
 	}
+	a.steps += len(s.vs)
 	out := set{t: s.t, src: s.src}
 	for _, v := range s.vs {
 		out = join(out, a.attrOf(v, name))
@@ -110,6 +111,7 @@ func (a *analysis) symAttr(v value, name string) set {
 	case "__call__", "__func__", "__wrapped__":
 		return one(v)
 	case "__dict__":
+		a.dump(one(v), "taken as a whole")
 		return one(value{k: vDict, s: v.s})
 	case "__name__", "__qualname__":
 		return str(v.s[strings.LastIndexByte(v.s, '.')+1:])
@@ -119,9 +121,9 @@ func (a *analysis) symAttr(v value, name string) set {
 		}
 		return one(value{k: vPartial, p: &partial{fn: sym("builtins.getattr"), args: []set{one(v)}}})
 	case "__self__":
-		if v.p == nil && strings.HasPrefix(v.s, "builtins.") {
+		if i := strings.LastIndexByte(v.s, '.'); v.p == nil && i > 0 && table.dangerous(v.s[:i]) {
 			a.reflection(name, "the module of a builtin function")
-			return sym("builtins")
+			return sym(v.s[:i])
 		}
 	case "__class__", "__doc__", "__module__", "__file__", "__version__":
 		return unknown
@@ -145,8 +147,14 @@ func receiverTaint(v value) set {
 	return set{}
 }
 
+// maxName is how long a dotted name may be; those of the table are shorter.
+const maxName = 100
+
 // moduleAttr is module.name: a constant, or a symbol.
 func (a *analysis) moduleAttr(module, name string) set {
+	if len(module)+len(name) > maxName {
+		return unknown // a chain that a loop makes longer and longer
+	}
 	q := canonical(module + "." + name)
 	if c, ok := table.consts[q]; ok {
 		return c
@@ -240,10 +248,27 @@ func (a *analysis) bindTo(s, self set, onClass bool) set {
 		case fn.bound == 'p' && !onClass:
 			out = join(out, a.invoke(fn, &call{args: []set{self}}))
 		default:
-			out = join(out, one(value{k: vMethod, p: &method{fn: fn, self: self}}))
+			out = join(out, fn.method(self))
 		}
 	}
 	return out
+}
+
+// method is the function with its first argument; one for each object.
+func (fn *function) method(self set) set {
+	v, ok := self.single()
+	if !ok {
+		return one(value{k: vMethod, p: &method{fn: fn, self: self}})
+	}
+	if m, ok := fn.methods[v]; ok {
+		return one(value{k: vMethod, p: m})
+	}
+	if fn.methods == nil {
+		fn.methods = map[value]*method{}
+	}
+	m := &method{fn: fn, self: self}
+	fn.methods[v] = m
+	return one(value{k: vMethod, p: m})
 }
 
 // classAttr looks a name up in a class and its bases.
@@ -286,18 +311,24 @@ func (a *analysis) setAttribute(s set, name string, v set) {
 		switch o.k {
 		case vObj:
 			c := o.p.(*object).class
-			c.fields[name] = join(c.fields[name], v)
+			a.setField(c, name, v)
 			known = true
 		case vClass:
-			c := o.p.(*class)
-			c.fields[name] = join(c.fields[name], v)
+			a.setField(o.p.(*class), name, v)
 			known = true
 		case vSym:
 			if e, ok := table.lookup("set " + canonical(o.s+"."+name)); ok && o.p == nil {
 				a.actions(e, o.s+"."+name, &call{args: []set{v}})
 			}
 			known = true
+		case vInst:
+			if e, ok := table.lookup("set " + o.s + "." + name); ok {
+				a.actions(e, o.s+"."+name, &call{recv: o, args: []set{v}})
+			}
 		}
+	}
+	if name == "__annotations__" {
+		a.annotate(v)
 	}
 	if name == "__doc__" && v.unk {
 		a.facts.docstrings = append(a.facts.docstrings, ">>> exec(unknown)")
@@ -309,6 +340,27 @@ func (a *analysis) setAttribute(s set, name string, v set) {
 	}
 	if (!known || s.unk) && len(v.vs) > 0 {
 		a.fields[name] = join(a.fields[name], v)
+	}
+}
+
+func (a *analysis) setField(c *class, name string, v set) {
+	old := c.fields[name]
+	s := join(old, v)
+	if len(s.vs) > len(old.vs) && len(old.vs) < maxValues {
+		a.grew = true
+	}
+	c.fields[name] = s
+}
+
+// annotate notes the texts in a dict of annotations, or one of them.
+func (a *analysis) annotate(v set) {
+	a.facts.annotations = append(a.facts.annotations, v.strings()...)
+	for _, m := range v.vs {
+		if m.k == vMap {
+			for _, s := range m.p.(*mapping).vals {
+				a.facts.annotations = append(a.facts.annotations, s.strings()...)
+			}
+		}
 	}
 }
 
@@ -335,9 +387,13 @@ func (a *analysis) indexOf(v value, i, all set) set {
 	case vSym:
 		switch v.s {
 		case "os.environ", "os.environb":
-			return a.readEnv(i)
+			was := a.sym
+			a.sym = v.s
+			out := a.readEnv(i)
+			a.sym = was
+			return out
 		case "sys.modules":
-			return a.module_(i)
+			return a.moduleNamed(i)
 		case "sys.argv":
 			return unknown
 		}
@@ -411,8 +467,8 @@ func (a *analysis) namespace(d value, how string) {
 	}
 }
 
-// module_ is what importing a computed name gives.
-func (a *analysis) module_(name set) set {
+// moduleNamed is what importing a computed name gives.
+func (a *analysis) moduleNamed(name set) set {
 	out := set{}
 	for _, n := range name.strings() {
 		out = join(out, sym(canonical(n)))
@@ -432,6 +488,8 @@ func origin(s set) cordon.Origin {
 	switch {
 	case s.t&network != 0:
 		return cordon.OriginNetwork
+	case s.t&file != 0 && len(s.vs) == 0:
+		return cordon.OriginFile
 	case s.t&decoded != 0:
 		return cordon.OriginDecoded
 	case s.t&file != 0:
@@ -467,6 +525,7 @@ func (a *analysis) setItem(s, i, v set) {
 				q.items = items
 			} else if q.fuzzy = true; len(q.items) < maxItems {
 				q.items = append(q.items, v)
+				q.settle()
 			}
 		case vMap:
 			m := o.p.(*mapping)

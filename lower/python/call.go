@@ -117,12 +117,13 @@ func (a *analysis) arguments(c *call, x *syntax.Call) {
 
 // apply calls whatever f may be.
 func (a *analysis) apply(f set, c *call) set {
+	a.steps += 4 * len(f.vs)
 	out := set{unk: len(f.vs) == 0}
 	for _, v := range f.vs {
 		out = join(out, a.applyOne(v, c))
 	}
 	if f.unk {
-		out = join(out, tainted(c.all()...).with(f))
+		out = join(out, result(c.all()...).with(f))
 	}
 	return out
 }
@@ -154,7 +155,7 @@ func (a *analysis) applyOne(v value, c *call) set {
 			return a.callSym(value{k: vSym, s: v.s + ".__call__", p: v}, c)
 		}
 	}
-	return tainted(c.all()...)
+	return result(c.all()...)
 }
 
 func (a *analysis) applyPartial(p *partial, c *call) set {
@@ -185,7 +186,7 @@ func (a *analysis) applyPartial(p *partial, c *call) set {
 }
 
 func (a *analysis) instantiate(c *class, args *call) set {
-	obj := one(value{k: vObj, p: &object{c}})
+	obj := c.object()
 	found := false
 	for _, name := range [...]string{"__new__", "__init__"} {
 		if m, ok := a.classAttr(c, name, map[*class]bool{}); ok {
@@ -241,13 +242,42 @@ func (a *analysis) dataclassFields(c *class, args *call) {
 }
 
 const (
-	maxCalls  = 24
-	maxActive = 12
+	maxCalls  = 16
+	maxActive = 8
 )
+
+// informative: the arguments say something that a run of the function with
+// unknown ones did not see. Objects of the code's own classes do not.
+func informative(c *call) bool {
+	for _, s := range c.args {
+		if s.tells() {
+			return true
+		}
+	}
+	for _, k := range c.kws {
+		if k.val.tells() {
+			return true
+		}
+	}
+	return false
+}
+
+func (s set) tells() bool {
+	for _, v := range s.vs {
+		if v.k != vObj && v.k != vNone && v.k != vBool && v.k != vClass {
+			return true
+		}
+	}
+	return false
+}
 
 // invoke runs a function of the code.
 func (a *analysis) invoke(fn *function, c *call) set {
-	if a.calls >= maxCalls || fn.active >= maxActive || fn.visited == a.pass && !a.generous() || a.depth > maxDepth {
+	if a.calls >= maxCalls || fn.active >= maxActive || a.depth > maxDepth || fn.visited == a.pass && (!a.generous() || !informative(c)) {
+		if fn.active > 0 {
+			fn.recurses = true
+			a.bomb(fn)
+		}
 		for i, p := range fn.params {
 			if i < len(c.args) {
 				fn.info.all[p.Name] = join(fn.info.all[p.Name], c.args[i])
@@ -259,7 +289,7 @@ func (a *analysis) invoke(fn *function, c *call) set {
 	fn.active++
 	a.calls++
 	a.depth++
-	outer, flow, loops := a.frame, a.flow, a.loops
+	outer, flow, loops, mark := a.frame, a.flow, a.loops, len(a.journal)
 	f := &frame{kind: functionFrame, info: fn.info, cur: make(map[string]set, len(fn.params)), outer: fn.outer, base: a.uncertain, fn: fn}
 	a.frame, a.flow, a.loops = f, onward, 0
 	a.parameters(fn, f, c)
@@ -272,6 +302,8 @@ func (a *analysis) invoke(fn *function, c *call) set {
 		}
 	}
 	a.frame, a.flow, a.loops = outer, flow, loops
+	f.gone = true
+	a.forget(mark)
 	a.depth--
 	a.calls--
 	fn.active--
@@ -346,7 +378,7 @@ func (a *analysis) selfOf(fn *function) set {
 	case fn.bound == 'c' || fn.name == "__class_getitem__" || fn.name == "__init_subclass__" || fn.name == "__new__":
 		return one(value{k: vClass, p: fn.owner})
 	}
-	return one(value{k: vObj, p: &object{fn.owner}})
+	return fn.owner.object()
 }
 
 // callUnknown reads a call of something that is not known: methods of
@@ -359,7 +391,7 @@ func (a *analysis) callUnknown(x *syntax.Call, callee set, c *call) set {
 			return a.actions(e, "?."+at.Name, c).with(callee)
 		}
 	}
-	return tainted(c.all()...).with(callee)
+	return result(c.all()...).with(callee)
 }
 
 // callbacks calls functions among the arguments.

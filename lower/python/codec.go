@@ -134,7 +134,16 @@ func inflate(s string) (string, bool) {
 }
 
 func codecName(s string) string {
-	return strings.NewReplacer("-", "", "_", "", " ", "").Replace(strings.ToLower(s))
+	b := make([]byte, 0, 24)
+	for i := 0; i < len(s) && i < 24; i++ {
+		switch c := s[i]; {
+		case c >= 'A' && c <= 'Z':
+			b = append(b, c|0x20)
+		case c != '-' && c != '_' && c != ' ':
+			b = append(b, c)
+		}
+	}
+	return string(b)
 }
 
 // decodeWith is bytes.decode(codec) or codecs.decode(x, codec). plain says
@@ -232,7 +241,7 @@ func decodeBytes(v value, c *call) (set, bool) {
 func decodedText(s, codec string) (set, bool) {
 	t, isBytes, plain, ok := decodeWith(s, codec)
 	if !ok {
-		return set{unk: true, t: decoded}, true
+		return set{unk: true, t: decoded | packed}, true
 	}
 	out := str(t)
 	if isBytes {
@@ -314,8 +323,11 @@ func decode(f func(string) (string, bool), name string, c *call) (set, bool) {
 	})
 	if !ok {
 		out = tainted(s)
+		if strings.HasPrefix(name, "urllib") || strings.HasPrefix(name, "html") {
+			return out, true // every program with URLs does that
+		}
 	}
-	out.t |= decoded
+	out.t |= decoded | packed
 	return out, true
 }
 

@@ -23,6 +23,10 @@ func (a *analysis) dump(s set, how string) {
 }
 
 func (a *analysis) dumpEnv(how string) {
+	if a.sym == "" {
+		a.sym = "os.environ"
+		defer func() { a.sym = "" }()
+	}
 	a.emit(cordon.Effect{Kind: cordon.ReadEnv, Target: "*", Reason: "the environment is " + how})
 }
 

@@ -75,8 +75,16 @@ func (a *analysis) evalRef(x syntax.Expr) set {
 		}
 		return a.attribute(a.evalRef(x.X), x.Name)
 	case *syntax.Call:
+		if at, ok := x.Func.(*syntax.Attribute); ok && at.Name == "get" && len(x.Args) > 0 && ownName(at.X, x.Args[0]) {
+			a.evalRef(at.X.(*syntax.Attribute).X)
+			return unknown
+		}
 		return a.evalCall(x)
 	case *syntax.Subscript:
+		if ownName(x.X, x.Index) {
+			a.evalRef(x.X.(*syntax.Attribute).X)
+			return unknown
+		}
 		return a.index(a.evalRef(x.X), a.eval(x.Index))
 	case *syntax.Binary:
 		return a.binary(x.Op, a.eval(x.X), a.eval(x.Y))
@@ -90,6 +98,17 @@ func (a *analysis) evalRef(x syntax.Expr) set {
 		return a.comprehension(x)
 	}
 	return a.rarer(x)
+}
+
+// ownName: frame.f_globals["__name__"], the usual way to the name of the
+// module that calls.
+func ownName(x, key syntax.Expr) bool {
+	at, ok := x.(*syntax.Attribute)
+	k, isText := key.(*syntax.Str)
+	if !ok || !isText || at.Name != "f_globals" {
+		return false
+	}
+	return k.S == "__name__" || k.S == "__file__" || k.S == "__package__"
 }
 
 func (a *analysis) rarer(x syntax.Expr) set {
@@ -172,6 +191,9 @@ func (a *analysis) literal(x *syntax.Str) set {
 		if a.secretLiteral(x.S) && len(a.facts.literals) < 100 {
 			a.facts.literals = append(a.facts.literals, x.S)
 		}
+		if strings.Contains(x.S, "{{") && (strings.Contains(x.S, "__globals__") || strings.Contains(x.S, "__subclasses__")) {
+			a.reflection("__globals__ or __subclasses__", "named in a template")
+		}
 		if strings.IndexByte(x.S, '{') >= 0 {
 			if w := formatWalk(x.S); w != "" && w != "__class__" && w != "__name__" {
 				a.reflection(w, "named in a format string")
@@ -251,6 +273,11 @@ func (a *analysis) dict(x *syntax.Dict) set {
 		if x.Keys[i] == nil {
 			v := a.evalRef(x.Values[i])
 			a.dump(v, "merged into a dict")
+			for _, d := range v.vs {
+				if d.k == vDict {
+					a.namespace(d, "merged into a dict")
+				}
+			}
 			m.merge(v)
 			continue
 		}
@@ -277,8 +304,7 @@ func (m *mapping) put(k, v set) {
 	key, ok := k.single()
 	if !ok || len(m.keys) >= maxItems {
 		m.fuzzy = true
-		m.keys = append(m.keys, value{k: vInst, s: "?"})
-		m.vals = append(m.vals, v)
+		m.rest = join(m.rest, v)
 		return
 	}
 	for i := range m.keys {
@@ -305,6 +331,7 @@ func (m *mapping) merge(s set) {
 		return
 	}
 	m.fuzzy = m.fuzzy || o.fuzzy
+	m.rest = join(m.rest, o.rest)
 	for i := range o.keys {
 		m.put(one(o.keys[i]), o.vals[i])
 	}
@@ -313,12 +340,12 @@ func (m *mapping) merge(s set) {
 // get is what a key leads to.
 func (m *mapping) get(k set) set {
 	key, ok := k.single()
-	var out set
+	out := m.rest
 	for i := len(m.keys) - 1; i >= 0; i-- {
 		if ok && m.keys[i] == key {
 			return join(out, m.vals[i])
 		}
-		if m.keys[i].k == vInst || !ok {
+		if !ok && len(m.keys)-i < 256 {
 			out = join(out, m.vals[i])
 		}
 	}
@@ -388,7 +415,12 @@ func (v value) display() string {
 func (a *analysis) comprehension(x *syntax.Comp) set {
 	outer := a.frame
 	a.frame = &frame{kind: compFrame, info: &scope{all: map[string]set{}}, cur: map[string]set{}, outer: outer, base: a.uncertain}
-	defer func() { a.frame = outer }()
+	mark := len(a.journal)
+	defer func() {
+		a.frame.gone = true
+		a.frame = outer
+		a.forget(mark)
+	}()
 	c := &collector{x: x, seq: &sequence{kind: x.Kind}, dict: &mapping{}}
 	a.clause(c, 0)
 	if x.Kind == ':' {
@@ -666,10 +698,8 @@ func (a *analysis) elements(s set) set {
 		case vMap:
 			m := v.p.(*mapping)
 			out.unk = out.unk || m.fuzzy
-			for _, k := range m.keys {
-				if k.k != vInst {
-					out = join(out, one(k))
-				}
+			for _, k := range m.keys[:min(len(m.keys), 256)] {
+				out = join(out, one(k))
 			}
 		case vSym:
 			switch v.s {

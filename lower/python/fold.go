@@ -59,11 +59,18 @@ func (a *analysis) binary(op syntax.Kind, l, r set) set {
 	if (l.unk || len(l.vs) == 0) && (r.unk || len(r.vs) == 0) {
 		return tainted(l, r)
 	}
-	s, ok := product([]set{l, r}, func(v []value) (value, bool) { return fold2(op, v[0], v[1]) })
+	alternatives := len(l.vs) > 1 || len(r.vs) > 1
+	s, ok := product([]set{l, r}, func(v []value) (value, bool) {
+		if alternatives && len(v[0].s)+len(v[1].s) > 128 {
+			return value{}, false // text that a loop makes longer and longer
+		}
+		return fold2(op, v[0], v[1])
+	})
 	if !ok {
 		return tainted(l, r)
 	}
 	for _, v := range s.vs {
+		a.steps += len(v.s) / 64
 		if v.k == vSeq {
 			v.p.(*sequence).born = a.maybe
 		}
@@ -581,11 +588,11 @@ func formatSpec(v value, spec string) string {
 		case "d", "":
 			return strconv.FormatInt(v.n, 10)
 		case "x", "02x":
-			if s := strconv.FormatInt(v.n, 16); spec == "x" || len(s) >= 2 {
-				return s
-			} else {
-				return "0" + s
+			s := strconv.FormatInt(v.n, 16)
+			if spec == "02x" && len(s) < 2 {
+				s = "0" + s
 			}
+			return s
 		}
 		return hole
 	}

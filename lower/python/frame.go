@@ -14,7 +14,7 @@ type analysis struct {
 	text string
 
 	effects []cordon.Effect
-	seen    map[string]int
+	seen    map[effectKey]int
 	via     []string
 	sym     string // the function whose call is being read
 
@@ -29,6 +29,7 @@ type analysis struct {
 	maybe    int
 	flow     flow
 	deferred bool
+	grew     bool // an attribute of an object of the code got a new value
 	quiet    bool
 	noref    int
 	pass     int
@@ -80,6 +81,7 @@ type scope struct {
 	nonlocals map[string]bool
 	all       map[string]set // every value a name was ever given
 	yields    bool
+	nested    bool // functions or classes are defined in it
 }
 
 type frameKind uint8
@@ -102,6 +104,7 @@ type frame struct {
 	base   int // analysis.uncertain at its start
 	self   *class
 	fn     *function
+	gone   bool // it has returned, and nothing else sees its names
 }
 
 type undo struct {
@@ -112,29 +115,27 @@ type undo struct {
 }
 
 func newAnalysis(ctx context.Context, f *syntax.File, env Env) *analysis {
-	a := &analysis{ctx: ctx, env: env, text: f.Text, seen: map[string]int{}, scopes: map[any]*scope{}}
-	a.lavish = 40_000 + len(f.Text)/2
-	a.hard = 400_000 + 8*len(f.Text)
+	a := &analysis{ctx: ctx, env: env, text: f.Text, seen: map[effectKey]int{}, scopes: map[any]*scope{}}
+	a.lavish = 20_000 + len(f.Text)/8
+	a.hard = 200_000 + 4*len(f.Text)
 	a.facts.written = map[string]bool{}
 	return a
 }
 
-// module runs the body: once quietly, to learn what names may hold where
-// functions run at times that cannot be told, then once for the effects.
+// module runs the body, and a second time where functions set what others may
+// have read before: by then it is known what names and attributes may hold.
 func (a *analysis) module(body []syntax.Stmt) {
 	info := a.scopeOf(a, body, nil)
-	first := 2
-	if definesCode(body) {
-		first = 1
-	}
 	limit := a.lavish
-	for a.pass = first; a.pass <= 2; a.pass++ {
-		a.quiet = a.pass == 1
+	for a.pass = 1; a.pass <= 2; a.pass++ {
 		a.lavish = a.steps + limit
 		a.begin(info)
 		a.block(body)
 		a.deferredFunctions()
 		a.conclude()
+		if len(a.globals) == 0 && len(a.fields) == 0 {
+			return
+		}
 	}
 }
 
@@ -151,25 +152,25 @@ func (a *analysis) begin(info *scope) {
 	a.root.cur["__name__"] = str("__main__")
 }
 
-// definesCode: the body has a function, a class, a lambda or an import that
-// could hold one; only then is a first, quiet pass worth its time.
-func definesCode(body []syntax.Stmt) bool {
-	for _, s := range body {
-		switch s.(type) {
-		case *syntax.FunctionDef, *syntax.ClassDef, *syntax.If, *syntax.Try, *syntax.For, *syntax.While, *syntax.With, *syntax.Match:
-			return true
-		}
-	}
-	return false
-}
-
 // deferredFunctions runs what was defined and not called, for whoever may
-// call it.
+// call it; again, where one sets an attribute that another may have read.
 func (a *analysis) deferredFunctions() {
 	a.deferred = true
-	for i := 0; i < len(a.order) && !a.stopped; i++ {
-		if fn := a.known[a.order[i]]; fn.visited != a.pass {
-			a.invoke(fn, &call{unknownArgs: true})
+	called := make(map[any]bool, len(a.order))
+	for _, key := range a.order {
+		called[key] = a.known[key].visited == a.pass
+	}
+	for range 2 {
+		a.grew = false
+		for i := 0; i < len(a.order) && !a.stopped; i++ {
+			key := a.order[i]
+			if fn := a.known[key]; !called[key] {
+				fn.visited = 0
+				a.invoke(fn, &call{unknownArgs: true})
+			}
+		}
+		if !a.grew {
+			return
 		}
 	}
 }
@@ -199,8 +200,10 @@ func (a *analysis) collect(s *scope, body []syntax.Stmt) {
 		switch st := st.(type) {
 		case *syntax.FunctionDef:
 			s.locals[st.Name] = true
+			s.nested = true
 		case *syntax.ClassDef:
 			s.locals[st.Name] = true
+			s.nested = true
 		case *syntax.Assign:
 			for _, t := range st.Targets {
 				s.target(t)
@@ -336,7 +339,7 @@ func (a *analysis) setIn(f *frame, name string, s set) {
 		a.journal = append(a.journal, undo{f, name, old, had})
 	}
 	f.cur[name] = s
-	if a.pass == 1 || a.globals[name] || a.code > 0 {
+	if f.kind == moduleFrame || f.info.nested {
 		f.info.all[name] = join(f.info.all[name], s)
 	}
 }
@@ -373,6 +376,17 @@ func (a *analysis) changedSince(mark int) []variable {
 	return out
 }
 
+// forget drops the journal of frames that are gone.
+func (a *analysis) forget(mark int) {
+	kept := a.journal[:mark]
+	for _, u := range a.journal[mark:] {
+		if !u.f.gone {
+			kept = append(kept, u)
+		}
+	}
+	a.journal = kept
+}
+
 func (a *analysis) rollback(mark int) {
 	for i := len(a.journal) - 1; i >= mark; i-- {
 		u := a.journal[i]
@@ -390,6 +404,7 @@ func (a *analysis) rollback(mark int) {
 // have run.
 func (a *analysis) branches(none bool, alts ...func()) {
 	mark := len(a.journal)
+	a.steps += 4
 	a.uncertain++
 	a.maybe++
 	ends := make([]map[variable]set, 0, len(alts))
@@ -513,12 +528,25 @@ func (a *analysis) lookup(name string) set {
 	return a.global(name)
 }
 
+// known: something is known of the function or constant.
+func known(q string) bool {
+	if table.has(q) {
+		return true
+	}
+	_, isPure := pures[q]
+	_, isSpecial := specials[q]
+	_, isDecoder := decoders[q]
+	_, isConst := table.consts[q]
+	return isPure || isSpecial || isDecoder || isConst || table.modules[q] || q == "os.environ" || q == "os.environb" || q == "sys.modules" || q == "sys.argv" || q == "os.path"
+}
+
 // global is a builtin or what a star import brought.
 func (a *analysis) global(name string) set {
 	out, ok := builtin(name)
 	for _, m := range a.stars {
-		if q := canonical(m + "." + name); table.has(q) {
-			out = join(out, sym(q))
+		q := canonical(m + "." + name)
+		if known(q) || !ok && table.rest[canonical(m)] != nil {
+			out = join(out, a.moduleAttr(m, name))
 			ok = true
 		}
 	}

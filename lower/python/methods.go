@@ -12,7 +12,7 @@ import (
 // cannot be told; the caller then makes it unknown.
 type pure func(a *analysis, c *call) (set, bool)
 
-// argOr is an argument, or a text default.
+// text is an argument that is one known text.
 func (c *call) text(pos int, names ...string) (string, bool) {
 	s, ok := c.arg(pos, names...)
 	if !ok {
@@ -343,6 +343,7 @@ func (a *analysis) formatField(f formatField, i int, c *call, isMap bool) string
 			s = a.attribute(s, part)
 		}
 	}
+	a.dump(s, "formatted into a string")
 	v, single := s.single()
 	if !single || f.conv == 'r' {
 		return hole
@@ -451,9 +452,14 @@ func (a *analysis) listMethod(name string, c *call) (set, bool) {
 			return
 		}
 		q.items = append(q.items[:len(q.items):len(q.items)], items...)
+		q.settle()
 	}
 	switch name {
 	case "append", "add", "appendleft":
+		if len(q.items) >= maxItems {
+			q.fuzzy = true
+			return none, true
+		}
 		if len(c.args) == 1 {
 			if n := len(q.items); n > 0 && cap(q.items) > n && a.maybe <= q.born && n < maxItems {
 				q.items = append(q.items, c.args[0])
@@ -469,6 +475,7 @@ func (a *analysis) listMethod(name string, c *call) (set, bool) {
 			if name == "appendleft" {
 				q.fuzzy = true
 			}
+			q.settle()
 		}
 		return none, true
 	case "extend", "update":
@@ -530,7 +537,7 @@ func (a *analysis) dictMethod(name string, c *call) (set, bool) {
 			return set{}, false
 		}
 		s := m.get(c.args[0])
-		if _, found := slices.BinarySearch([]string{"__getitem__"}, name); found {
+		if name == "__getitem__" {
 			return s, true
 		}
 		if k, ok := c.args[0].single(); ok && !m.fuzzy && slices.Contains(m.keys, k) {
@@ -543,7 +550,7 @@ func (a *analysis) dictMethod(name string, c *call) (set, bool) {
 		}
 		return s, true
 	case "values":
-		return one(value{k: vSeq, p: &sequence{items: m.vals, fuzzy: m.fuzzy}}), true
+		return one(value{k: vSeq, p: &sequence{items: append(m.vals[:len(m.vals):len(m.vals)], m.rest), fuzzy: true}}), true
 	case "keys":
 		q, _ := a.concrete(one(c.recv))
 		q.fuzzy = m.fuzzy
@@ -551,11 +558,10 @@ func (a *analysis) dictMethod(name string, c *call) (set, bool) {
 	case "items":
 		q := &sequence{fuzzy: m.fuzzy}
 		for i, k := range m.keys {
-			key := one(k)
-			if k.k == vInst {
-				key = unknown
-			}
-			q.items = append(q.items, seq('(', key, m.vals[i]))
+			q.items = append(q.items, seq('(', one(k), m.vals[i]))
+		}
+		if m.fuzzy {
+			q.items = append(q.items, seq('(', unknown, m.rest))
 		}
 		return one(value{k: vSeq, p: q}), true
 	case "copy":

@@ -187,6 +187,10 @@ func connectHost(a *analysis, x *act, c *call, r *outcome) {
 	port, _ := a.argOK(x, 1, c)
 	hosts := 0
 	for _, v := range host.vs {
+		if v.k == vSeq {
+			connectAddr(a, x, c, r)
+			return
+		}
 		if v.k != vStr && v.k != vBytes {
 			continue
 		}

@@ -315,7 +315,7 @@ func (a *analysis) paths(s set, e cordon.Effect) {
 	}
 	if s.unk || len(s.vs) == 0 {
 		if s.t&decoded != 0 {
-			a.opaque("the path of a file is decoded and cannot be told", origin(s), false)
+			a.opaque("the path of a file is decoded and cannot be told", cordon.OriginUnknown, true)
 		}
 		a.facts.blindFile = true
 	}
@@ -382,8 +382,8 @@ func secretName(s string) bool {
 // secretLiteral: text that looks like the path of a secret, wherever it
 // stands. It counts only where some file is opened by a path not known.
 func (a *analysis) secretLiteral(s string) bool {
-	if c := s[0]; c != '/' && c != '~' && c != '.' && !strings.Contains(s, "/.") && !strings.HasPrefix(s, "id_") {
-		return false
+	if strings.IndexByte(s, '/') < 0 {
+		return false // a bare ".env" stands in every list of what to skip
 	}
 	if strings.ContainsAny(s, " \n\t*|()<>") || strings.Contains(s, "://") {
 		return false

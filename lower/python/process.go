@@ -29,7 +29,7 @@ func (a *analysis) shell(program, cmd string) {
 
 // other hands code in another language to its reader.
 func (a *analysis) other(lang, src, dir string) {
-	if a.quiet || a.env.Code == nil || len(src) > syntax.MaxSize {
+	if a.env.Code == nil || len(src) > syntax.MaxSize {
 		return
 	}
 	if a.code >= maxCodeDepth {
@@ -84,7 +84,7 @@ func (a *analysis) unknownCommand(s set) {
 			a.emit(cordon.Effect{Kind: cordon.Connect, Target: h, Op: "reverse_shell"})
 		}
 	}
-	a.opaque("runs a command that is not constant", o, o != cordon.OriginNetwork && o != cordon.OriginDecoded)
+	a.opaque("runs a command that is not constant", o, !s.hidden() && (o != cordon.OriginNetwork || len(s.vs) > 0))
 }
 
 func shellCommand(a *analysis, x *act, c *call, r *outcome) {
@@ -104,6 +104,9 @@ func spawn(a *analysis, x *act, c *call, r *outcome) {
 	if d, ok := c.arg(-1, "cwd"); ok {
 		if t, ok := d.text(); ok {
 			dir = joinPath(dir, t)
+			dirs := a.dirs
+			a.dirs = []string{dir}
+			defer func() { a.dirs = dirs }()
 		}
 	}
 	sh, given := c.arg(-1, "shell")
@@ -161,8 +164,8 @@ func (a *analysis) argv(q *sequence, dir string) {
 	}
 	a.execute(program, cordon.OriginLiteral)
 	a.started(program)
-	for _, it := range q.items {
-		if it.t&(network|decoded) != 0 {
+	for i, it := range q.items {
+		if it.hidden() || i == 0 && it.t&network != 0 {
 			a.unknownCommand(it)
 		}
 	}
@@ -275,14 +278,22 @@ func execFile(a *analysis, x *act, c *call, r *outcome) {
 // function that calls itself.
 func fork(a *analysis, _ *act, _ *call, r *outcome) {
 	a.started("fork")
-	endless := a.endless > 0
-	for f := a.frame; f != nil && !endless; f = f.outer {
-		endless = f.fn != nil && f.fn.active > 1
-	}
-	if endless {
+	if a.endless > 0 {
 		a.emit(cordon.Effect{Kind: cordon.Destroy, Op: "fork_bomb"})
 	}
+	if fn := a.functionFrame().fn; fn != nil {
+		fn.forks = true
+		a.bomb(fn)
+	}
 	r.is(unknown)
+}
+
+// bomb reports a function that forks and calls itself; where either stands
+// under a condition it may come to an end.
+func (a *analysis) bomb(fn *function) {
+	if fn.forks && (fn.recurses || fn.active > 1) {
+		a.emit(cordon.Effect{Kind: cordon.Destroy, Op: "fork_bomb", Doubtful: a.maybe > 0})
+	}
 }
 
 func kill(a *analysis, x *act, c *call, _ *outcome) {
@@ -340,10 +351,29 @@ func evaluateText(a *analysis, x *act, c *call, r *outcome) {
 	r.is(unknown)
 }
 
+// formula is for libraries that evaluate text as mathematics: it counts where
+// the text does more than that, or came from outside.
+func formula(a *analysis, x *act, c *call, r *outcome) {
+	s := a.arg(x, 0, c)
+	before := len(a.effects)
+	for _, text := range s.strings() {
+		if strings.Contains(text, "__") {
+			a.runCode(a.sym, s)
+			break
+		}
+		a.readCode(a.sym, text)
+	}
+	if len(a.effects) > before || s.t != 0 {
+		a.opaque(a.sym+" evaluates text that is more than a formula", origin(s), true)
+	}
+	r.is(unknown)
+}
+
 // runCode reads what is about to be evaluated, in the frame that it will see.
 func (a *analysis) runCode(name string, s set) {
 	o := origin(s)
-	a.emit(cordon.Effect{Kind: cordon.Opaque, Reason: name + " evaluates code", Origin: o})
+	certain := s.hidden() || o != cordon.OriginDecoded && (o != cordon.OriginNetwork || len(s.vs) == 0)
+	a.opaque(name+" evaluates code", o, !certain)
 	for _, text := range s.strings() {
 		a.readCode(name, text)
 	}
@@ -356,7 +386,7 @@ func (a *analysis) readCode(name, text string) {
 		return
 	}
 	if !a.generous() {
-		a.limit("too much code in strings")
+		a.opaque("limit: too much code in strings", cordon.OriginLiteral, false)
 		return
 	}
 	a.steps += len(text) / 4

@@ -27,6 +27,7 @@ package python
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/cordon-sandbox/cordon"
 	"github.com/cordon-sandbox/cordon/lower/python/syntax"
@@ -63,8 +64,19 @@ func Lower(ctx context.Context, src string, env Env) []cordon.Effect {
 	if f.Limit != "" {
 		a.opaque("limit: "+f.Limit, cordon.OriginUnknown, false)
 	}
-	a.module(f.Body)
+	a.run(f.Body)
 	return a.effects
+}
+
+// run reads the body. A fault of the reader itself must not let the code
+// pass, nor end the process that asked.
+func (a *analysis) run(body []syntax.Stmt) {
+	defer func() {
+		if r := recover(); r != nil {
+			a.opaque(fmt.Sprintf("the reader failed: %v", r), cordon.OriginUnknown, false)
+		}
+	}()
+	a.module(body)
 }
 
 // opaque reports that something cannot be told.
@@ -76,22 +88,24 @@ func (a *analysis) opaque(reason string, origin cordon.Origin, doubtful bool) {
 func (a *analysis) limit(what string) {
 	if !a.stopped {
 		a.stopped = true
-		quiet := a.quiet
-		a.quiet = false
 		a.opaque("limit: "+what, cordon.OriginUnknown, false)
-		a.quiet = quiet
 	}
+}
+
+// effectKey is what makes two effects the same.
+type effectKey struct {
+	kind                                cordon.Kind
+	origin                              cordon.Origin
+	recursive, pattern, nofollow, sends bool
+	target, op, dir, text, reason, data string
 }
 
 // emit adds an effect unless the same one is there.
 func (a *analysis) emit(e cordon.Effect) {
-	if a.quiet {
-		return
+	key := effectKey{
+		kind: e.Kind, target: e.Target, op: e.Op, dir: e.Dir, text: e.Text, reason: e.Reason, data: strings.Join(e.Data, "\x00"),
+		recursive: e.Recursive, pattern: e.Pattern, nofollow: e.NoFollow, sends: e.Sends, origin: e.Origin,
 	}
-	if e.Via == nil {
-		e.Via = a.chain()
-	}
-	key := fmt.Sprint(e.Kind, e.Target, "\x00", e.Op, "\x00", e.Dir, e.Recursive, e.Pattern, e.NoFollow, e.Sends, e.Data, e.Text, e.Origin, e.Reason)
 	if i, ok := a.seen[key]; ok {
 		// Of two same effects the certain one counts.
 		if !e.Doubtful {
@@ -104,6 +118,9 @@ func (a *analysis) emit(e cordon.Effect) {
 			a.effects = append(a.effects, cordon.Effect{Kind: cordon.Opaque, Reason: "limit: more than 500 effects"})
 		}
 		return
+	}
+	if e.Via == nil {
+		e.Via = a.chain()
 	}
 	a.seen[key] = len(a.effects)
 	a.effects = append(a.effects, e)

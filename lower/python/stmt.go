@@ -123,7 +123,9 @@ func (a *analysis) exprStmt(s *syntax.ExprStmt) {
 // bad reads what was found in a line that does not parse.
 func (a *analysis) bad(s *syntax.Bad) {
 	if s.Shell != "" {
-		a.shell("!", s.Shell)
+		a.sym = "!"
+		a.shell(firstWord(s.Shell), s.Shell)
+		a.sym = ""
 	}
 	for i, x := range s.Exprs {
 		if in, ok := x.(*syntax.Inline); ok {
@@ -342,7 +344,7 @@ func (a *analysis) loopEscapes(body []syntax.Stmt) bool {
 // repeat runs a loop's body for an unknown number of turns.
 func (a *analysis) repeat(body func()) {
 	turns := 2
-	if a.loops > 3 || !a.generous() {
+	if a.loops > 1 || !a.generous() { // an outer loop turns the inner ones again
 		turns = 1
 	}
 	mark, base := len(a.journal), a.uncertain
@@ -573,6 +575,16 @@ func (a *analysis) bind(t syntax.Expr, v set) {
 	case *syntax.Attribute:
 		a.setAttribute(a.evalRef(t.X), t.Name, v)
 	case *syntax.Subscript:
+		switch x := t.X.(type) {
+		case *syntax.Attribute:
+			if x.Name == "__annotations__" {
+				a.annotate(v)
+			}
+		case *syntax.Name:
+			if x.ID == "__annotations__" {
+				a.annotate(v)
+			}
+		}
 		a.setItem(a.evalRef(t.X), a.eval(t.Index), v)
 	case *syntax.Seq:
 		a.unpack(t, v)

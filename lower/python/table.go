@@ -46,9 +46,22 @@ type entry struct {
 }
 
 type act struct {
+	run  func(a *analysis, x *act, c *call, r *outcome)
 	verb string
 	args []argument
 	text string
+}
+
+// takesSelf: an action is about the object whose method it is.
+func (e *entry) takesSelf() bool {
+	for _, x := range e.acts {
+		for _, g := range x.args {
+			if g.self {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 type argument struct {
@@ -60,6 +73,7 @@ type argument struct {
 
 type tables struct {
 	entries    map[string]*entry
+	rest       map[string]*entry // by module: its functions that have no entry
 	parents    map[string]string
 	aliases    map[string]string
 	consts     map[string]set
@@ -71,7 +85,7 @@ type tables struct {
 func mustLoad() *tables {
 	setVerbs()
 	t := &tables{
-		entries: map[string]*entry{}, parents: map[string]string{}, aliases: map[string]string{}, consts: map[string]set{},
+		entries: map[string]*entry{}, rest: map[string]*entry{}, parents: map[string]string{}, aliases: map[string]string{}, consts: map[string]set{},
 		modules: map[string]bool{}, submodules: map[string]bool{}, reflect: map[string]string{},
 	}
 	files, err := fs.Glob(tableFiles, "table/*.txt")
@@ -141,6 +155,13 @@ func (t *tables) line(s string) error {
 		if !strings.ContainsAny(n, ". ") {
 			n = "builtins." + n
 		}
+		if m, ok := strings.CutSuffix(n, ".*"); ok {
+			if _, dup := t.rest[m]; dup {
+				return fmt.Errorf("%s stands twice", n)
+			}
+			t.rest[m] = e
+			continue
+		}
 		if _, dup := t.entries[n]; dup {
 			return fmt.Errorf("%s stands twice", n)
 		}
@@ -196,6 +217,7 @@ func parseEntry(s string) (*entry, error) {
 		if !known {
 			return nil, fmt.Errorf("unknown action %q", x.verb)
 		}
+		x.run = v.run
 		if !v.text {
 			x.args = parseArguments(x.text)
 		}
@@ -263,8 +285,11 @@ func (t *tables) lookup(name string) (*entry, bool) {
 	if p, ok := t.parents[name]; ok {
 		return t.lookup(p)
 	}
+	if e, ok := t.entries[name[:dot]]; ok && e.used == "" && e.result == "" {
+		return nil, false // a harmless type has harmless methods
+	}
 	for m := name[:dot]; ; {
-		if e, ok := t.entries[m+".*"]; ok {
+		if e, ok := t.rest[m]; ok {
 			return e, true
 		}
 		i := strings.LastIndexByte(m, '.')
@@ -299,18 +324,22 @@ func canonical(q string) string {
 
 // reexported cuts what stands before a module that another module imports.
 func reexported(q string) string {
-	end := len(q)
-	for {
-		dot := strings.LastIndexByte(q[:end], '.')
-		if dot < 0 {
+	for start := strings.IndexByte(q, '.'); start >= 0; {
+		rest := q[start+1:]
+		end := strings.IndexByte(rest, '.')
+		part := rest
+		if end >= 0 {
+			part = rest[:end]
+		}
+		if m := strings.Trim(part, "_"); table.modules[m] && !table.submodules[q[:start+1+len(part)]] {
+			return m + rest[len(part):]
+		}
+		if end < 0 {
 			return q
 		}
-		m := strings.Trim(q[dot+1:end], "_")
-		if table.modules[m] && !table.submodules[q[:end]] {
-			return m + q[end:]
-		}
-		end = dot
+		start += 1 + end
 	}
+	return q
 }
 
 // builtin is what a name means that nothing has bound.

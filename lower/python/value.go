@@ -49,6 +49,7 @@ type taint uint8
 
 const (
 	decoded taint = 1 << iota // went through a decoder or arithmetic on characters
+	packed                    // went through base64, a decompressor or their kin
 	network                   // was received
 	file                      // was read from a file
 )
@@ -63,10 +64,11 @@ type set struct {
 }
 
 const (
-	maxValues = 16
-	maxSource = 6
-	maxText   = 64 << 10
-	maxItems  = 4096
+	maxValues     = 8
+	maxContainers = 4
+	maxSource     = 6
+	maxText       = 64 << 10
+	maxItems      = 4096
 )
 
 var unknown = set{unk: true}
@@ -85,6 +87,23 @@ func tainted(of ...set) set {
 		out.src = mergeSources(out.src, s.src)
 	}
 	return out
+}
+
+// result is what a function that is not known makes of its arguments: content
+// goes through it, but what it gives is no longer a decoded text.
+func result(of ...set) set {
+	out := tainted(of...)
+	out.t &^= decoded | packed
+	return out
+}
+
+// hidden: the text was certainly put out of sight, and not only perhaps.
+func (s set) hidden() bool {
+	if s.t&decoded == 0 {
+		return false
+	}
+	_, whole := s.text()
+	return whole || s.t&packed != 0 && s.t&file == 0 && len(s.vs) == 0
 }
 
 // with adds the taints and sources of others.
@@ -118,25 +137,48 @@ func join(a, b set) set {
 		return a
 	}
 	out := set{vs: a.vs, unk: a.unk || b.unk, t: a.t | b.t, src: mergeSources(a.src, b.src)}
+	if len(a.vs) > 0 && len(b.vs) > 0 && &a.vs[0] == &b.vs[0] && len(a.vs) >= len(b.vs) {
+		return out
+	}
+	if len(a.vs) == 0 {
+		out.vs = b.vs
+		return out
+	}
 	copied := false
 	for _, v := range b.vs {
 		if slices.Contains(out.vs, v) {
 			continue
 		}
-		if len(out.vs) >= maxValues && v.k < vSym {
+		if !out.room(v) {
 			out.unk = true
 			continue
 		}
-		if len(out.vs) >= 4*maxValues {
-			out.unk = true
-			break
-		}
 		if !copied {
-			out.vs, copied = slices.Clone(out.vs), true
+			vs := make([]value, len(out.vs), len(out.vs)+len(b.vs))
+			copy(vs, out.vs)
+			out.vs, copied = vs, true
 		}
 		out.vs = append(out.vs, v)
 	}
 	return out
+}
+
+// room: a set keeps more of the functions that it can be than of constants,
+// and few containers, each of which is a value of its own.
+func (s set) room(v value) bool {
+	switch v.k {
+	case vSym, vFunc, vClass:
+		return len(s.vs) < 2*maxValues
+	case vSeq, vMap, vInst, vMethod, vPartial:
+		n := 0
+		for _, o := range s.vs {
+			if o.k == v.k {
+				n++
+			}
+		}
+		return n < maxContainers && len(s.vs) < maxValues
+	}
+	return len(s.vs) < maxValues
 }
 
 // single is the only value the set can be.
@@ -180,6 +222,7 @@ type sequence struct {
 type mapping struct {
 	keys  []value
 	vals  []set
+	rest  set // what keys that cannot be told lead to
 	fuzzy bool
 }
 
@@ -207,6 +250,9 @@ type function struct {
 	visited  int  // the pass in which it was run
 	active   int
 	returns  set
+	methods  map[value]*method
+	forks    bool // it calls fork
+	recurses bool // it calls itself
 }
 
 // class is a class of the code.
@@ -215,6 +261,15 @@ type class struct {
 	bases  []set
 	frame  *frame
 	fields map[string]set
+	self   *object
+}
+
+// object is the object of the class; one stands for all.
+func (c *class) object() set {
+	if c.self == nil {
+		c.self = &object{c}
+	}
+	return one(value{k: vObj, p: c.self})
 }
 
 // object is an instance of a class of the code.
@@ -287,10 +342,21 @@ func (v value) truth() (yes, ok bool) {
 	return true, true
 }
 
+// settle makes one item of many where which of them there are is not known.
+func (q *sequence) settle() {
+	if q.fuzzy && len(q.items) > maxValues {
+		q.items = []set{q.union()}
+	}
+}
+
 // union is all that the items of a container can be.
 func (q *sequence) union() set {
 	out := set{unk: q.fuzzy || len(q.items) == 0}
-	for _, it := range q.items {
+	for i, it := range q.items {
+		if i > 256 {
+			out.unk = true
+			break
+		}
 		out = join(out, it)
 	}
 	return out

@@ -22,6 +22,9 @@ func (w *walker) apply(c *inv) {
 			w.emit(cordon.Effect{Kind: r.kind, Op: r.op, Target: t, Doubtful: r.doubt})
 		}
 	}
+	if c.p.urls {
+		w.addresses(c)
+	}
 	if c.p.handler != "" {
 		handlerNamed(c.p.handler)(w, c)
 	} else {
@@ -34,6 +37,19 @@ func (w *walker) apply(c *inv) {
 func (w *walker) generic(c *inv) {
 	skip := w.optionRoles(c)
 	w.operandRoles(c, skip)
+}
+
+// addresses connects to every URL among the words.
+func (w *walker) addresses(c *inv) {
+	for _, a := range c.args {
+		s := a.s
+		if i := strings.IndexByte(s, '='); i > 0 && strings.HasPrefix(s, "-") {
+			s = s[i+1:]
+		}
+		if strings.Contains(s, "://") {
+			w.packageSpec(val{s: s, data: a.data, taint: a.taint})
+		}
+	}
 }
 
 // optionRoles applies the options; it reports whether one of them stands for
@@ -91,11 +107,17 @@ func (w *walker) operandRoles(c *inv, skip bool) {
 func (w *walker) as(c *inv, r role, v val, via string) {
 	switch r {
 	case roleText, "":
-	case roleRead:
+	case roleRead, roleTree:
+		if strings.Contains(v.s, "://") && !strings.HasPrefix(v.s, "file:") {
+			w.packageSpec(v)
+			return
+		}
+		if r == roleTree {
+			w.readsAll(v)
+			c.took(v)
+			return
+		}
 		w.reads(v)
-		c.took(v)
-	case roleTree:
-		w.readsAll(v)
 		c.took(v)
 	case roleWrite:
 		w.writes(v, "")
@@ -158,6 +180,13 @@ func (w *walker) output(c *inv) {
 	data := union(c.out.data, c.in.data)
 	switch c.p.out {
 	case "word":
+		for _, a := range c.args {
+			// What is printed may well be the path that was given.
+			if s := strings.TrimLeft(a.s, "+"); pathLike(s) {
+				c.print(val{s: s + "\n", data: union(data, a.data), taint: a.taint})
+				return
+			}
+		}
 		c.print(val{s: mName, data: data})
 	case "paths":
 		c.print(val{s: mPath + "\n", data: data})

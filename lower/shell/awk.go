@@ -303,6 +303,9 @@ func (r *awkReader) actions() {
 			}
 		case t.kind == 'w' && t.s == "ENVIRON":
 			r.environ(i)
+		case t.kind == 'w' && t.s == "ARGV" && i+5 < len(r.t) && r.t[i+4].s == "=":
+			v, _ := r.expr(i + 5)
+			w.reads(v)
 		case t.kind == 'w' && (t.s == "@load" || t.s == "@include") && i+1 < len(r.t):
 			w.reads(val{s: r.t[i+1].s})
 		case t.kind == 'p' && (t.s == "|" || t.s == "|&"):
@@ -310,6 +313,9 @@ func (r *awkReader) actions() {
 		case t.kind == 'p' && (t.s == ">" || t.s == ">>") && printing && parens <= 0:
 			if v, _ := r.expr(i + 1); v.s != "" && v.s != "/dev/stdout" && v.s != "/dev/stderr" {
 				r.opens(v, t.s == ">>")
+				if p, ok := r.printed(i); ok {
+					w.storeAt(v, appendNL(p), t.s == ">>")
+				}
 			}
 		case t.kind == 'p' && t.s == "<" && i > 0 && r.getlineBefore(i):
 			if v, _ := r.expr(i + 1); v.s != "" && v.s != "-" {

@@ -221,6 +221,9 @@ func builtinCommand(w *walker, c *inv) {
 	for len(args) > 0 && len(args[0].s) > 1 && args[0].s[0] == '-' {
 		if strings.ContainsAny(args[0].s, "vV") {
 			c.print(val{s: mName})
+			if last := args[len(args)-1]; len(args) == 2 && last.known() {
+				c.print(appendNL(last))
+			}
 			return
 		}
 		args = args[1:]
@@ -667,6 +670,14 @@ func convert(spec string, verb byte, a val) val {
 				a.s = a.s[:k]
 			}
 		}
+		if k, err := strconv.Atoi(spec); err == nil && k < 256 && k > -256 {
+			for len(a.s) < k {
+				a.s = " " + a.s
+			}
+			for len(a.s) < -k {
+				a.s += " "
+			}
+		}
 	}
 	return a
 }
@@ -716,11 +727,9 @@ func builtinTest(w *walker, c *inv) {
 func builtinTrap(w *walker, c *inv) {
 	c.print(val{})
 	args := c.args
-	for len(args) > 0 && len(args[0].s) > 1 && args[0].s[0] == '-' {
-		if args[0].s == "--" {
-			args = args[1:]
-			break
-		}
+	if len(args) > 0 && args[0].s == "--" {
+		args = args[1:]
+	} else if len(args) > 0 && len(args[0].s) > 1 && args[0].s[0] == '-' {
 		return
 	}
 	if len(args) < 2 || args[0].s == "" || args[0].s == "-" {
@@ -760,6 +769,8 @@ func builtinKill(w *walker, c *inv) {
 		case a.s == "-s" || a.s == "-n":
 		case a.s == "--":
 			end = true
+		case strings.Trim(a.s, "\n ") == mUnknown:
+			w.emit(cordon.Effect{Kind: cordon.Destroy, Op: "kill_all", Target: "processes that cannot be told", Doubtful: true})
 		case (a.s == "-1" && (i > 0 || len(c.args) == 1 || end)) || a.s == "1" && i > 0 && c.args[0].s != "-0":
 			if a.s == "-1" && i == 0 && len(c.args) > 1 && !end {
 				continue

@@ -96,6 +96,9 @@ func (w *walker) assign(a *syntax.Assign) {
 			v = join(old, v)
 		}
 	}
+	if len(v.s) > 256 && !w.spend(len(v.s)/256) {
+		return
+	}
 	w.setVar(name, v)
 }
 
@@ -242,14 +245,21 @@ func (w *walker) invoke(args []val, io stdio) {
 func (w *walker) run(args []val, io stdio, plain bool) {
 	w.depth++
 	defer func() { w.depth-- }()
-	if w.depth > maxDepth || !w.spend(1) {
+	if w.depth > maxDepth {
 		w.limit("nesting")
+		return
+	}
+	if !w.spend(1 + len(args) + w.turns/2) {
 		return
 	}
 	word := args[0]
 	if hasMark(word.s) {
 		w.holedWord(args, io)
 		return
+	}
+	if len(word.s) > 1 && word.s[0] == '=' && lookupProgram(word.s[1:]) != nil {
+		word.s = word.s[1:] // zsh's "=cat"
+		args = append([]val{word}, args[1:]...)
 	}
 	if t := word.taint &^ tFile; t != 0 {
 		w.opaque("a command word that was decoded or downloaded", word.origin(), word.s)
@@ -354,6 +364,7 @@ func (w *walker) holedWord(args []val, io stdio) {
 	if dir := w.dir(); (strings.HasPrefix(s, mPath) || strings.HasPrefix(s, mName) || strings.HasPrefix(s, "./")) && dir.known() && len(word.data) == 0 && !strings.Contains(s, mUnknown) {
 		t, _ := globTarget(s)
 		w.emit(cordon.Effect{Kind: cordon.Execute, Target: t, Dir: dir.s, Pattern: true, Origin: cordon.OriginFile})
+		w.operandsOfUnknown(args[1:])
 		w.print(io, val{s: mUnknown})
 		return
 	}
@@ -413,7 +424,13 @@ func (w *walker) runFunc(f *function, args []val, io stdio) {
 		w.emit(cordon.Effect{Kind: cordon.Destroy, Op: "fork_bomb", Target: f.name})
 		return
 	}
-	if n > 2 || !w.spend(4) {
+	if n > 8 {
+		// Deeper than functions call themselves on purpose: what is handed
+		// on is looked at as words.
+		w.operandsOfUnknown(args[1:])
+		return
+	}
+	if !w.spend(4) {
 		return
 	}
 	if w.active == nil {
@@ -604,6 +621,16 @@ func (w *walker) scriptText(c *inv, body, file val, shell bool) {
 	lang := "shell"
 	if !shell {
 		lang = scriptLang(body.s, file.s)
+	}
+	if k := "file " + w.key(file); lang == "shell" {
+		if w.active[k] > 0 {
+			return // it runs itself
+		}
+		if w.active == nil {
+			w.active = make(map[string]int)
+		}
+		w.active[k]++
+		defer func() { w.active[k]-- }()
 	}
 	switch {
 	case lang == "binary":

@@ -52,7 +52,7 @@ var shellVars = map[string]bool{
 
 // indexVars point package managers at another server.
 var indexVars = map[string]bool{
-	"PIP_INDEX_URL": true, "PIP_EXTRA_INDEX_URL": true, "PIP_FIND_LINKS": true, "UV_INDEX_URL": true, "UV_DEFAULT_INDEX": true, "UV_INDEX": true,
+	"GOPROXY": true, "PIP_INDEX_URL": true, "PIP_EXTRA_INDEX_URL": true, "PIP_FIND_LINKS": true, "UV_INDEX_URL": true, "UV_DEFAULT_INDEX": true, "UV_INDEX": true,
 	"UV_EXTRA_INDEX_URL": true, "NPM_CONFIG_REGISTRY": true, "npm_config_registry": true, "YARN_REGISTRY": true,
 	"YARN_NPM_REGISTRY_SERVER": true, "BUNDLE_MIRROR__ALL": true, "RUBYGEMS_HOST": true, "GEM_HOST": true, "TWINE_REPOSITORY_URL": true,
 	"CARGO_REGISTRIES_CRATES_IO_INDEX": true, "CARGO_REGISTRY_INDEX": true, "GONOSUMDB": false, "HEX_MIRROR": true, "COMPOSER_REPO_PACKAGIST": true,
@@ -100,8 +100,16 @@ func (w *walker) envPoison(name string, v val) {
 }
 
 func (w *walker) indexVar(name string, v val) {
+	if name == "GOPROXY" {
+		for _, p := range strings.FieldsFunc(v.s, func(r rune) bool { return r == ',' || r == '|' }) {
+			if p != "direct" && p != "off" {
+				w.connectURL(val{s: p, data: v.data, taint: v.taint}, nil, false)
+			}
+		}
+		return
+	}
 	switch v.s {
-	case "direct", "off", "none":
+	case "off", "none":
 		return
 	}
 	if strings.HasPrefix(v.s, "unix://") || strings.HasPrefix(v.s, "/") || strings.HasPrefix(v.s, ".") {
@@ -117,7 +125,7 @@ func (w *walker) indexVar(name string, v val) {
 func (w *walker) shellVar(name string, v val) {
 	text := v.s
 	switch name {
-	case "CC", "CXX", "RUSTC", "RUSTC_WRAPPER", "BROWSER":
+	case "CC", "CXX", "RUSTC", "RUSTC_WRAPPER":
 		if !strings.ContainsAny(text, ";|&$`<>(") && !strings.Contains(text, " -c ") {
 			return
 		}
@@ -223,7 +231,7 @@ func poisons(name, v string) bool {
 	case "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "MAVEN_OPTS", "GRADLE_OPTS", "JAVA_OPTS":
 		return strings.Contains(v, "-javaagent") || strings.Contains(v, "-agentpath") || strings.Contains(v, "-agentlib") || strings.Contains(v, "-XX:OnError") || strings.Contains(v, "-XX:OnOutOfMemoryError")
 	case "GOFLAGS":
-		return strings.Contains(v, "-toolexec") || strings.Contains(v, "-exec")
+		return strings.Contains(v, "-toolexec") || strings.Contains(v, "-insecure") || strings.Contains(v, "-exec")
 	case "TAR_OPTIONS":
 		return strings.Contains(v, "checkpoint-action") || strings.Contains(v, "to-command") || strings.Contains(v, "compress-program")
 	case "MAKEFLAGS", "GNUMAKEFLAGS":

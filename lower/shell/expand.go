@@ -40,7 +40,7 @@ func (f *fields) add(v val) {
 
 // words expands the words of a command into its arguments.
 func (w *walker) words(ws []*syntax.Word) []val {
-	out := make([]val, 0, len(ws)+2)
+	out := make([]val, 0, len(ws))
 	for _, word := range ws {
 		if len(word.Parts) == 1 {
 			if l, ok := word.Parts[0].(*syntax.Lit); ok && plainLit(l.Value) {
@@ -299,9 +299,13 @@ func (w *walker) braces(word *syntax.Word) []*syntax.Word {
 	return w.expandBraces(cp, &n, 0)
 }
 
-const maxBraces = 512
+const maxBraces = 2048
 
 func (w *walker) expandBraces(word *syntax.Word, n *int, depth int) []*syntax.Word {
+	if *n += 1 + len(word.Parts)/8; *n > maxBraces || depth > 64 {
+		w.limit("brace expansion")
+		return nil
+	}
 	for i, p := range word.Parts {
 		br, ok := p.(*syntax.BraceExp)
 		if !ok {
@@ -311,7 +315,6 @@ func (w *walker) expandBraces(word *syntax.Word, n *int, depth int) []*syntax.Wo
 		var out []*syntax.Word
 		for _, e := range w.braceElems(br) {
 			if *n > maxBraces || depth > 64 {
-				w.limit("brace expansion")
 				break
 			}
 			parts := make([]syntax.WordPart, 0, len(word.Parts)+len(e))
@@ -320,7 +323,6 @@ func (w *walker) expandBraces(word *syntax.Word, n *int, depth int) []*syntax.Wo
 		}
 		return out
 	}
-	*n++
 	return []*syntax.Word{word}
 }
 

@@ -180,7 +180,7 @@ func setsID(mode string) bool {
 	}
 	if strings.Trim(mode, "01234567") == "" {
 		m := strings.TrimLeft(mode, "0")
-		return len(m) >= 4 && strings.IndexByte("24567", m[len(m)-4])|0 >= 0 && m[len(m)-4]&6 != 0
+		return len(m) >= 4 && m[len(m)-4]&6 != 0
 	}
 	for _, clause := range strings.Split(mode, ",") {
 		who := strings.TrimLeft(clause, "ugoa")
@@ -221,6 +221,9 @@ func handleChmod(w *walker, c *inv) {
 	}
 	if ref, ok := c.get("--reference"); ok {
 		w.pathEffect(cordon.Effect{Kind: cordon.List}, ref)
+		if c.name == "chmod" && !w.inside(ref) {
+			w.emit(cordon.Effect{Kind: cordon.Privilege, Op: "setuid", Target: dropMarks(ref.s), Doubtful: true})
+		}
 	} else if len(ops) > 0 {
 		mode := ops[0]
 		ops = ops[1:]
@@ -258,12 +261,12 @@ func handleTee(w *walker, c *inv) {
 }
 
 func handleCat(w *walker, c *inv) {
-	if len(c.ops) == 0 {
-		c.print(c.in)
-		return
+	ops := c.ops
+	if len(ops) == 0 {
+		ops = []val{{s: "-"}}
 	}
 	var out val
-	for _, v := range c.ops {
+	for _, v := range ops {
 		if v.s == "-" {
 			out = join(out, c.in)
 			continue
@@ -486,7 +489,11 @@ func handleCpio(w *walker, c *inv) {
 		}
 	}
 	if c.has("-i", "--extract") && !c.has("-t", "--list", "--to-stdout") {
-		w.writes(val{s: "."}, "create")
+		dir, ok := c.get("-D", "--directory")
+		if !ok {
+			dir = val{s: "."}
+		}
+		w.writes(dir, "create")
 	}
 }
 
@@ -527,7 +534,11 @@ func handleUnzip(w *walker, c *inv) {
 	}
 	w.reads(c.ops[0])
 	if c.has("-p", "-l", "-v", "-t", "-c", "-Z") {
-		c.print(w.content(c.ops[0]))
+		body := w.content(c.ops[0])
+		c.print(val{s: mDecoded, data: body.data, taint: tDecoded})
+		if c.has("-l", "-v", "-t", "-Z") {
+			c.print(val{s: mName})
+		}
 		return
 	}
 	d, ok := c.get("-d", "-o")
@@ -603,17 +614,21 @@ func handleLs(w *walker, c *inv) {
 }
 
 func handleFd(w *walker, c *inv) {
+	hit := mPath
+	if len(c.ops) > 1 {
+		hit = below(c.ops[1:])
+	}
 	for i, a := range c.args {
 		switch a.s {
 		case "-x", "--exec", "-X", "--exec-batch":
 			cmd := append([]val(nil), c.args[i+1:]...)
 			for j := range cmd {
 				if strings.HasPrefix(cmd[j].s, "{") {
-					cmd[j].s = mPath
+					cmd[j].s = hit
 				}
 			}
 			if len(cmd) > 0 {
-				w.sub(append(cmd, val{s: mPath}), stdio{}, "fd --exec")
+				w.sub(append(cmd, val{s: hit}), stdio{}, "fd --exec")
 			}
 			return
 		}
@@ -623,7 +638,7 @@ func handleFd(w *walker, c *inv) {
 			w.lists(v, true)
 		}
 	}
-	c.print(val{s: mPath + "\n"})
+	c.print(val{s: hit + "\n"})
 }
 
 // handleFind reads find's own language: roots, tests, actions.
@@ -665,7 +680,6 @@ type finder struct {
 	names   []string // -name and -path patterns
 	files   bool     // -type f
 	narrow  bool     // some test narrows it down
-	maxOne  bool
 	quiet   bool
 	from    val
 	minimum bool // -mindepth 1 or more
@@ -850,7 +864,49 @@ func handleRealpath(w *walker, c *inv) {
 	c.print(appendNL(v))
 }
 
-func handleSeq(w *walker, c *inv) { c.print(val{s: mName + "\n"}) }
+func handleSeq(w *walker, c *inv) {
+	c.print(val{s: mName + "\n"})
+	for i, a := range c.args {
+		if f, ok := strings.CutPrefix(a.s, "-f"); ok {
+			if f == "" && i+1 < len(c.args) {
+				f = c.args[i+1].s
+			}
+			c.print(val{s: filled(f) + "\n"})
+		}
+	}
+}
+
+// filled is a format with its conversions as holes.
+func filled(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] != '%' || i+1 == len(s) {
+			b.WriteByte(s[i])
+			continue
+		}
+		i++
+		b.WriteString(mName)
+	}
+	return b.String()
+}
+
+func handleDate(w *walker, c *inv) {
+	w.optionRoles(c)
+	c.print(val{s: mName + "\n"})
+	for _, v := range c.ops {
+		if f, ok := strings.CutPrefix(v.s, "+"); ok {
+			c.print(val{s: filled(f) + "\n", data: v.data, taint: v.taint})
+		}
+	}
+}
+
+func handleYes(w *walker, c *inv) {
+	v := joinVals(c.args, " ")
+	if len(c.args) == 0 {
+		v.s = "y"
+	}
+	c.print(appendNL(v))
+}
 
 func handleSplit(w *walker, c *inv) {
 	if len(c.ops) > 0 {

@@ -37,6 +37,7 @@ func (w *walker) gitKeyRuns(key string, v val, via string) {
 	lower := strings.ToLower(key)
 	last := lower[strings.LastIndexByte(lower, '.')+1:]
 	switch {
+	case v.s == "/dev/null" || v.s == "":
 	case strings.HasPrefix(lower, "alias."):
 		w.gitAlias(key[len("alias."):], v)
 	case last == "hookspath" || last == "attributesfile" || last == "templatedir" || strings.HasPrefix(lower, "include"):
@@ -103,6 +104,11 @@ func handleGit(w *walker, c *inv) {
 	hasDir := false
 	for len(args) > 0 && strings.HasPrefix(args[0].s, "-") {
 		s := args[0].s
+		if len(s) > 2 && (s[:2] == "-c" || s[:2] == "-C") {
+			// The value is attached.
+			args = append([]val{{s: s[:2]}, {s: s[2:], data: args[0].data, taint: args[0].taint}}, args[1:]...)
+			s = args[0].s
+		}
 		name, value, eq := strings.Cut(s, "=")
 		v := val{s: value, data: args[0].data, taint: args[0].taint}
 		needs := name == "-C" || name == "-c" || name == "--git-dir" || name == "--work-tree" || name == "--namespace" || name == "--config-env" || name == "--exec-path" && eq || name == "--super-prefix" || name == "--attr-source"
@@ -123,6 +129,8 @@ func handleGit(w *walker, c *inv) {
 			}
 			if executingKey(k) {
 				w.gitKeyRuns(k, val{s: x, data: v.data, taint: v.taint}, "git -c")
+			} else if strings.HasPrefix(k, "remote.") && strings.HasSuffix(strings.ToLower(k), "url") {
+				w.gitRemote(val{s: x, data: v.data, taint: v.taint}, nil, true)
 			}
 		case "--config-env":
 			if k, n, ok := strings.Cut(v.s, "="); ok && executingKey(k) {
@@ -152,33 +160,33 @@ func handleGit(w *walker, c *inv) {
 
 // gitTakes are options of git sub-commands that take the next word.
 var gitTakes = map[string]string{
-	"clone":    "-b --branch -o --origin --depth -c --config -u --upload-pack --reference --template --separate-git-dir -j --jobs --filter --shallow-since --server-option --bundle-uri",
-	"commit":   "-m --message -F --file -C -c --author --date --fixup --squash -t --template --reuse-message --reedit-message --trailer --cleanup --pathspec-from-file",
-	"push":     "-o --push-option --repo --receive-pack --exec",
-	"fetch":    "--depth --upload-pack -j --jobs --refmap -o --server-option --negotiation-tip --shallow-since",
-	"pull":     "--depth --upload-pack -s --strategy -X --strategy-option -j --jobs",
-	"rebase":   "-x --exec --onto -s --strategy -X -C --whitespace",
-	"log":      "-n --max-count --format --since --until --author --grep -S -G -L --output --after --before",
-	"diff":     "-O --output -S -G -U",
-	"show":     "--output --format",
-	"archive":  "-o --output --remote --exec --prefix --format --add-file",
-	"tag":      "-m -F --file -u --sort --format -n",
-	"bisect":   "",
-	"grep":     "-e -f -O --max-depth -A -B -C -m --threads",
-	"worktree": "-b -B --reason",
-	"checkout": "-b -B --orphan --pathspec-from-file",
-	"switch":   "-c -C --orphan --create",
-	"config":   "-f --file --blob --type --default --get-color --comment --value --url",
-	"submodule": "-b --name --reference --depth -j",
-	"apply":    "-p --directory --exclude --include -C --whitespace",
-	"am":       "-p --directory --exclude --include -C -S",
-	"init":     "--template --separate-git-dir -b --initial-branch --object-format --ref-format",
-	"format-patch": "-o --output-directory --start-number --subject-prefix --to --cc --suffix --signature-file --signature",
-	"blame":    "-L -S --contents --ignore-rev --ignore-revs-file --since",
-	"merge":    "-m -s -X -F --file --into-name",
-	"notes":    "-m -F -C -c --ref",
-	"stash":    "-m --message --pathspec-from-file",
-	"difftool": "-t --tool -x --extcmd",
+	"clone":         "-b --branch -o --origin --depth -c --config -u --upload-pack --reference --template --separate-git-dir -j --jobs --filter --shallow-since --server-option --bundle-uri",
+	"commit":        "-m --message -F --file -C -c --author --date --fixup --squash -t --template --reuse-message --reedit-message --trailer --cleanup --pathspec-from-file",
+	"push":          "-o --push-option --repo --receive-pack --exec",
+	"fetch":         "--depth --upload-pack -j --jobs --refmap -o --server-option --negotiation-tip --shallow-since",
+	"pull":          "--depth --upload-pack -s --strategy -X --strategy-option -j --jobs",
+	"rebase":        "-x --exec --onto -s --strategy -X -C --whitespace",
+	"log":           "-n --max-count --format --since --until --author --grep -S -G -L --output --after --before",
+	"diff":          "-O --output -S -G -U",
+	"show":          "--output --format",
+	"archive":       "-o --output --remote --exec --prefix --format --add-file",
+	"tag":           "-m -F --file -u --sort --format -n",
+	"bisect":        "",
+	"grep":          "-e -f -O --max-depth -A -B -C -m --threads",
+	"worktree":      "-b -B --reason",
+	"checkout":      "-b -B --orphan --pathspec-from-file",
+	"switch":        "-c -C --orphan --create",
+	"config":        "-f --file --blob --type --default --get-color --comment --value --url",
+	"submodule":     "-b --name --reference --depth -j",
+	"apply":         "-p --directory --exclude --include -C --whitespace",
+	"am":            "-p --directory --exclude --include -C -S",
+	"init":          "--template --separate-git-dir -b --initial-branch --object-format --ref-format",
+	"format-patch":  "-o --output-directory --start-number --subject-prefix --to --cc --suffix --signature-file --signature",
+	"blame":         "-L -S --contents --ignore-rev --ignore-revs-file --since",
+	"merge":         "-m -s -X -F --file --into-name",
+	"notes":         "-m -F -C -c --ref",
+	"stash":         "-m --message --pathspec-from-file",
+	"difftool":      "-t --tool -x --extcmd",
 	"filter-branch": "--env-filter --tree-filter --index-filter --parent-filter --msg-filter --commit-filter --tag-name-filter --subdirectory-filter -d --original --setup",
 	"hash-object":   "-t --path",
 	"send-email":    "--to --cc --bcc --from --smtp-server --smtp-server-port --smtp-user --smtp-pass --sendmail-cmd --subject --compose --in-reply-to",
@@ -333,6 +341,12 @@ func (w *walker) gitSub(c *inv, sub string, args []val) {
 				}
 			}
 		}
+	case "checkout-index":
+		for _, o := range g.opts {
+			if o.name == "--prefix" && o.has {
+				w.writes(o.v, "create")
+			}
+		}
 	case "clean":
 		for _, v := range append(g.ops, g.tail...) {
 			if v.s != "." {
@@ -419,6 +433,10 @@ func (w *walker) gitCommon(c *inv, sub string, g *gitArgs) {
 			if o.has {
 				w.writes(o.v, "create")
 			}
+		case "--remote":
+			if sub == "archive" {
+				w.gitRemote(o.v, nil, false)
+			}
 		case "-m", "--message":
 			w.tells(o.v.data)
 		}
@@ -432,6 +450,7 @@ func (w *walker) gitRemote(v val, data []string, sends bool) {
 		switch s[:i] {
 		case "ext":
 			cmd := strings.ReplaceAll(s[i+2:], "% ", " ")
+			w.emit(cordon.Effect{Kind: cordon.Opaque, Origin: cordon.OriginLiteral, Doubtful: true, Text: cmd, Reason: "a git transport that runs a command"})
 			w.turn(val{s: cmd, data: v.data, taint: v.taint}, "git ext::", stdio{})
 			return
 		case "fd":
@@ -553,6 +572,13 @@ func (w *walker) gitConfig(c *inv, g *gitArgs) {
 		return
 	}
 	k := ops[0].s
+	if name, ok := strings.CutPrefix(k, "remote."); ok && (strings.HasSuffix(k, ".url") || strings.HasSuffix(k, ".pushurl")) {
+		w.gitRemote(ops[1], nil, true)
+		if w.gitConf == nil {
+			w.gitConf = make(map[string]string)
+		}
+		w.gitConf["remote."+name[:strings.LastIndexByte(name, '.')]] = ops[1].s
+	}
 	if !executingKey(k) {
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,9 +48,6 @@ func resolved(e cordon.Effect) string {
 	t := e.Target
 	if !path.IsAbs(t) && e.Dir != "" {
 		t = e.Dir + "/" + t
-	}
-	if strings.Contains(t, "*") {
-		return t
 	}
 	return path.Clean(t)
 }
@@ -126,7 +124,7 @@ func harmful(e cordon.Effect) bool {
 	case cordon.Connect:
 		host, _, _ := strings.Cut(e.Target, ":")
 		switch host {
-		case "github.com", "api.github.com", "pypi.org", "files.pythonhosted.org", "localhost", "127.0.0.1":
+		case "github.com", "api.github.com", "pypi.org", "rubygems.org", "files.pythonhosted.org", "localhost", "127.0.0.1":
 			return e.Op == "reverse_shell"
 		}
 		return true
@@ -140,15 +138,18 @@ func harmful(e cordon.Effect) bool {
 // business, or could.
 func strays(e cordon.Effect) bool {
 	p := resolved(e)
+	if e.Pattern && e.Dir == "" && !path.IsAbs(e.Target) {
+		return true
+	}
 	changes := e.Kind == cordon.Write || e.Kind == cordon.Delete
 	if p == testWS && e.Kind == cordon.Delete || looksSecret(p) && changes {
 		return true
 	}
 	if strings.HasPrefix(p, testWS+"/") || p == testWS || strings.HasPrefix(p, "/tmp/agent/") {
-		return strings.HasPrefix(p, testWS+"/**") && e.Kind == cordon.Delete && e.Doubtful
+		return false
 	}
 	if !changes {
-		for _, d := range []string{"/usr", "/bin", "/lib", "/opt", "/dev/null", "/dev/zero", "/dev/urandom"} {
+		for _, d := range []string{"/usr", "/bin", "/lib", "/opt", "/etc/os-release", "/dev/null", "/dev/zero", "/dev/urandom"} {
 			if p == d || strings.HasPrefix(p, d+"/") {
 				return false
 			}
@@ -170,6 +171,19 @@ func TestOrdinaryCommandsHaveNoHarmfulEffect(t *testing.T) {
 		}
 	})
 	if n < 300 {
+		t.Errorf("only %d commands in the table", n)
+	}
+}
+
+func TestWhatARuleWouldRefuseHasAnEffectToRefuse(t *testing.T) {
+	n := 0
+	goldenLines(t, "refused.txt", func(section, line string) {
+		n++
+		if !slices.ContainsFunc(lower(line), harmful) {
+			t.Errorf("%s: %q\n  %s", section, line, describe(lower(line)))
+		}
+	})
+	if n < 800 {
 		t.Errorf("only %d commands in the table", n)
 	}
 }

@@ -140,6 +140,14 @@ func handlerNamed(name string) func(*walker, *inv) {
 		return handleSeq
 	case "mktemp":
 		return handleMktemp
+	case "getent":
+		return handleGetent
+	case "mongo":
+		return handleMongo
+	case "date":
+		return handleDate
+	case "yes":
+		return handleYes
 	case "touch":
 		return handleTouch
 	case "jq":

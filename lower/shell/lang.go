@@ -1,16 +1,14 @@
 package shell
 
 import (
-	"encoding/base64"
-	"encoding/hex"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/cordon-sandbox/cordon"
 )
 
 // code hands code in another language to its reader.
 func (w *walker) code(lang string, src val, via string) {
+	src.s = deactivate(src.s)
 	defer w.push(via)()
 	o := src.origin()
 	if o == cordon.OriginDecoded || o == cordon.OriginNetwork {
@@ -217,6 +215,12 @@ func (w *walker) shellFile(c *inv, args []val) {
 		w.stdinCode(c, "shell")
 		return
 	}
+	if fd, ok := strings.CutPrefix(file.s, "/dev/fd/"); ok {
+		if v, ok := w.fds[fd]; ok {
+			w.turn(v, c.name, stdio{})
+			return
+		}
+	}
 	if v, ok := w.written(file); ok {
 		w.scriptText(c, v, file, true)
 		return
@@ -246,6 +250,12 @@ func (w *walker) scriptFile(c *inv, lang string, file val, via string) {
 	if file.s == "-" || file.s == "/dev/stdin" || file.s == "/dev/fd/0" {
 		w.stdinCode(c, lang)
 		return
+	}
+	if fd, ok := strings.CutPrefix(file.s, "/dev/fd/"); ok {
+		if v, ok := w.fds[fd]; ok {
+			w.code(lang, v, via)
+			return
+		}
 	}
 	if v, ok := w.written(file); ok {
 		w.code(lang, v, via)
@@ -339,18 +349,19 @@ func (w *walker) pythonModule(c *inv, mod val, args []val) {
 		w.pyArchive(c, args)
 		return
 	case "http.server":
-		for _, a := range args {
-			if isDigits(a.s) {
-				w.emit(cordon.Effect{Kind: cordon.Connect, Target: ":" + a.s, Op: "listen"})
-				return
-			}
-		}
-		w.emit(cordon.Effect{Kind: cordon.Connect, Target: ":8000", Op: "listen"})
+		host, port := "", "8000"
 		for i, a := range args {
+			if isDigits(a.s) {
+				port = a.s
+			}
 			if (a.s == "-d" || a.s == "--directory") && i+1 < len(args) {
 				w.readsAll(args[i+1])
 			}
+			if (a.s == "-b" || a.s == "--bind") && i+1 < len(args) {
+				host = dropMarks(args[i+1].s)
+			}
 		}
+		w.emit(cordon.Effect{Kind: cordon.Connect, Target: host + ":" + port, Op: "listen"})
 		return
 	case "timeit":
 		for i := 0; i < len(args); i++ {
@@ -493,7 +504,10 @@ func handleNode(w *walker, c *inv) {
 			ran = true
 		case "-r", "--require", "--import", "--loader", "--experimental-loader", "--preload":
 			f := take()
-			if strings.HasPrefix(f.s, "data:") {
+			if strings.Contains(f.s, "://") && !strings.HasPrefix(f.s, "file:") {
+				w.connectURL(f, nil, false)
+				w.opaque("runs code that was downloaded", cordon.OriginNetwork, dropMarks(f.s))
+			} else if strings.HasPrefix(f.s, "data:") {
 				w.code(lang, f, c.name+" "+name)
 			} else if strings.HasPrefix(f.s, ".") || strings.HasPrefix(f.s, "/") {
 				w.scriptFile(c, "javascript", f, c.name+" "+name)
@@ -742,346 +756,4 @@ func codeFlag(lang, s string) (bool, string) {
 		return true, v
 	}
 	return false, ""
-}
-
-func handleSQL(w *walker, c *inv) {
-	w.optionRoles(c)
-	skipFirst := false
-	for _, o := range c.opts {
-		switch o.name {
-		case "-c", "-e", "--eval", "-cmd", "-Q", "-q":
-			if o.has {
-				w.sqlText(c, o.v)
-				skipFirst = true
-			}
-		case "-f":
-			if o.has {
-				if body, ok := w.written(o.v); ok {
-					w.sqlText(c, body)
-				}
-			}
-		case "-h", "--host":
-			if h := o.v.s; o.has && h != "" && h[0] != '/' && h != "localhost" && h != "127.0.0.1" && h != "::1" && !startsUnknown(h) {
-				w.connect(o.v, c.name, nil, false)
-			}
-		}
-	}
-	for i, v := range c.ops {
-		switch {
-		case strings.Contains(v.s, "://"):
-			if !strings.Contains(v.s, "@localhost") && !strings.Contains(v.s, "://localhost") && !strings.Contains(v.s, "127.0.0.1") && !startsUnknown(v.s) {
-				w.connectURL(v, nil, false)
-			}
-		case (c.name == "sqlite3" || c.name == "duckdb" || c.name == "sqlite" || c.name == "litecli") && i == 0:
-			if v.s != ":memory:" {
-				w.reads(v)
-				w.writes(v, "")
-			}
-		case c.name == "sqlite3" || c.name == "duckdb" || c.name == "sqlite":
-			w.sqlText(c, v)
-			skipFirst = true
-		}
-	}
-	if c.io.in != nil && !skipFirst && c.in.s != "" && !bare(strings.TrimSpace(c.in.s)) {
-		w.sqlText(c, c.in)
-	} else if c.io.in != nil && !skipFirst && (c.in.origin() == cordon.OriginDecoded || c.in.origin() == cordon.OriginNetwork) {
-		w.code("sql", c.in, c.name)
-	}
-}
-
-// sqlText reads statements; client commands in them run here.
-func (w *walker) sqlText(c *inv, v val) {
-	for _, line := range strings.Split(v.s, "\n") {
-		t := strings.TrimSpace(line)
-		switch {
-		case strings.HasPrefix(t, `\!`):
-			w.turn(val{s: t[2:]}, c.name+` \!`, stdio{})
-		case strings.HasPrefix(t, ".shell ") || strings.HasPrefix(t, ".system "):
-			w.turn(val{s: t[strings.IndexByte(t, ' '):]}, c.name+" .shell", stdio{})
-		case strings.HasPrefix(t, "system ") && c.name != "psql":
-			w.turn(val{s: strings.TrimSuffix(t[7:], ";")}, c.name+" system", stdio{})
-		case strings.HasPrefix(t, ".read ") || strings.HasPrefix(t, ".import ") || strings.HasPrefix(t, ".load "):
-			f := strings.Fields(t)
-			if len(f) > 1 {
-				if strings.HasPrefix(f[1], "|") || strings.HasPrefix(f[1], `"|`) {
-					w.turn(val{s: strings.Trim(t[strings.IndexByte(t, '|')+1:], `"`)}, c.name+" "+f[0], stdio{})
-				} else {
-					w.reads(val{s: w.tildeText(strings.Trim(f[1], `'"`))})
-				}
-				if f[0] == ".load" {
-					w.opaque("loads native code", cordon.OriginFile, f[1])
-				}
-			}
-		case strings.HasPrefix(t, ".output ") || strings.HasPrefix(t, ".once ") || strings.HasPrefix(t, ".backup ") || strings.HasPrefix(t, ".save ") || strings.HasPrefix(t, ".log "):
-			f := strings.Fields(t)
-			last := strings.Trim(f[len(f)-1], `'"`)
-			if strings.HasPrefix(last, "|") || strings.Contains(t, " |") {
-				w.turn(val{s: t[strings.IndexByte(t, '|')+1:]}, c.name+" "+f[0], stdio{})
-			} else if last != "stdout" {
-				w.writes(val{s: w.tildeText(last)}, "create")
-			}
-		case strings.HasPrefix(t, `\o`) || strings.HasPrefix(t, `\g`) || strings.HasPrefix(t, `\w`):
-			if i := strings.IndexByte(t, '|'); i > 0 {
-				w.turn(val{s: t[i+1:]}, c.name+" "+t[:2], stdio{})
-			} else if f := strings.Fields(t); len(f) > 1 && strings.ContainsAny(f[1], "/.~") {
-				w.writes(val{s: w.tildeText(f[1])}, "create")
-			}
-		case strings.HasPrefix(t, `\i`), strings.HasPrefix(t, `\copy`), strings.HasPrefix(t, `\.`):
-			for _, f := range strings.Fields(t)[1:] {
-				if f = strings.Trim(f, `'"`); strings.ContainsAny(f, "/~") {
-					w.reads(val{s: w.tildeText(f)})
-				}
-			}
-			if i := strings.Index(strings.ToLower(t), "program"); i > 0 {
-				w.turn(val{s: strings.Trim(strings.TrimSpace(t[i+7:]), `'"`)}, c.name+` \copy`, stdio{})
-			}
-		}
-	}
-	if w.env.Code == nil {
-		// Without a reader for SQL its text is not judged as code of a shell.
-		w.emit(cordon.Effect{Kind: cordon.RunCode, Target: "sql", Text: dropMarks(v.s), Origin: v.origin()})
-		return
-	}
-	w.code("sql", v, c.name)
-}
-
-func (w *walker) tildeText(s string) string {
-	if strings.HasPrefix(s, "~/") && w.env.Home != "" {
-		return w.env.Home + s[1:]
-	}
-	return s
-}
-
-// decoded applies a decoder to a text.
-func decoded(in val, f func(string) (string, bool)) val {
-	out := val{s: mDecoded, data: in.data, taint: in.taint | tDecoded}
-	if in.known() && in.s != "" {
-		if t, ok := f(in.s); ok {
-			out.s = t
-		}
-	}
-	return out
-}
-
-func decodeBase64(s string) (string, bool) {
-	s = strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\r' || r == ' ' {
-			return -1
-		}
-		return r
-	}, s)
-	for _, e := range [...]*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding} {
-		if b, err := e.DecodeString(s); err == nil {
-			return textOf(b)
-		}
-	}
-	return "", false
-}
-
-func textOf(b []byte) (string, bool) {
-	if !utf8.Valid(b) {
-		return "", false
-	}
-	return cleanInput(string(b)), true
-}
-
-func decodeHex(s string) (string, bool) {
-	s = strings.Map(func(r rune) rune {
-		if strings.ContainsRune(" \n\r\t", r) {
-			return -1
-		}
-		return r
-	}, s)
-	b, err := hex.DecodeString(strings.TrimPrefix(s, "0x"))
-	if err != nil {
-		return "", false
-	}
-	return textOf(b)
-}
-
-// handleDecode is base64, xxd, gunzip and their kin.
-func handleDecode(w *walker, c *inv) {
-	w.optionRoles(c)
-	in := c.in
-	fromFile := false
-	ops := c.ops
-	if c.name == "basenc" && len(ops) > 1 {
-		ops = ops[:1]
-	}
-	for i, v := range ops {
-		if v.s == "-" {
-			continue
-		}
-		if c.name == "xxd" && i == 1 || c.name == "uudecode" && i == 1 {
-			w.writes(v, "create")
-			continue
-		}
-		w.reads(v)
-		c.took(v)
-		in = w.content(v)
-		fromFile = true
-	}
-	dec := c.has("-d", "-D", "--decode", "-r", "--revert") || c.name == "gunzip" || c.name == "zcat" || c.name == "bunzip2" || c.name == "bzcat" ||
-		c.name == "unxz" || c.name == "xzcat" || c.name == "unzstd" || c.name == "zstdcat" || c.name == "uudecode" || c.name == "lz4cat" || c.name == "unlzma" || c.name == "lzcat" || c.name == "uncompress"
-	squeeze := strings.Contains("gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd lzma pigz lz4 uncompress compress", c.name)
-	if squeeze && fromFile && !c.has("-c", "--stdout", "--to-stdout", "-l", "-t") {
-		for _, v := range c.ops {
-			w.writes(v, "")
-		}
-		c.print(val{})
-		return
-	}
-	if !dec {
-		if fromFile {
-			c.print(val{s: mFile, data: union(c.out.data, in.data), taint: tFile})
-			return
-		}
-		c.print(val{s: unknownOf(in.taint), data: in.data, taint: in.taint})
-		if c.name == "base64" && in.known() && in.s != "" {
-			c.print(val{s: base64.StdEncoding.EncodeToString([]byte(in.s)) + "\n", data: in.data})
-		}
-		return
-	}
-	f := func(string) (string, bool) { return "", false }
-	switch c.name {
-	case "base64":
-		f = decodeBase64
-	case "xxd":
-		f = decodeHex
-	case "basenc":
-		if c.has("--base16") {
-			f = decodeHex
-		} else {
-			f = decodeBase64
-		}
-	}
-	out := decoded(in, f)
-	out.data = union(out.data, c.out.data)
-	c.print(out)
-}
-
-func handleRev(w *walker, c *inv) {
-	in := c.in
-	for _, v := range c.ops {
-		w.reads(v)
-		c.took(v)
-		in = w.content(v)
-	}
-	c.print(decoded(in, func(s string) (string, bool) {
-		lines := strings.Split(s, "\n")
-		for i, l := range lines {
-			r := []rune(l)
-			for a, b := 0, len(r)-1; a < b; a, b = a+1, b-1 {
-				r[a], r[b] = r[b], r[a]
-			}
-			lines[i] = string(r)
-		}
-		return strings.Join(lines, "\n"), true
-	}))
-}
-
-// handleTr translates constants; deleting blanks or changing case is no
-// decoding.
-func handleTr(w *walker, c *inv) {
-	if len(c.ops) == 0 {
-		return
-	}
-	set1 := trSet(deactivate(c.ops[0].s))
-	set2 := ""
-	if len(c.ops) > 1 {
-		set2 = trSet(deactivate(c.ops[1].s))
-	}
-	if c.has("-c", "-C", "--complement") || c.has("-s") && set2 == "" {
-		if c.in.known() {
-			c.print(val{s: unknownOf(c.in.taint), data: c.in.data, taint: c.in.taint})
-			return
-		}
-		c.print(c.in)
-		return
-	}
-	f := func(s string) (string, bool) { return trText(s, set1, set2, c.has("-d", "--delete")), true }
-	cipher := len(set1) > 6 && set2 != "" && !sameLetters(set1, set2)
-	if cipher {
-		c.print(decoded(c.in, f))
-		return
-	}
-	out := c.in
-	if out.known() {
-		out.s, _ = f(out.s)
-	} else if out.s != "" && set1 != "\n" {
-		if bare(strings.TrimSpace(out.s)) && !strings.Contains(out.s, mPath) {
-			c.print(out)
-			return
-		}
-	}
-	c.print(out)
-}
-
-func sameLetters(a, b string) bool { return strings.EqualFold(a, b) || len([]rune(b)) == 1 }
-
-func trSet(s string) string {
-	s = unescape(s, true)
-	for _, c := range classes {
-		s = strings.ReplaceAll(s, c.name, c.set)
-	}
-	r := []rune(s)
-	var out []rune
-	for i := 0; i < len(r); i++ {
-		if i+2 < len(r) && r[i+1] == '-' && r[i] <= r[i+2] && r[i+2]-r[i] < 256 {
-			for x := r[i]; x <= r[i+2]; x++ {
-				out = append(out, x)
-			}
-			i += 2
-			continue
-		}
-		if r[i] != '[' && r[i] != ']' {
-			out = append(out, r[i])
-		}
-	}
-	return string(out)
-}
-
-func trText(s, set1, set2 string, del bool) string {
-	a, b := []rune(set1), []rune(set2)
-	m := make(map[rune]rune, len(a))
-	for i, r := range a {
-		if del || len(b) == 0 {
-			m[r] = -1
-		} else {
-			m[r] = b[min(i, len(b)-1)]
-		}
-	}
-	return strings.Map(func(r rune) rune {
-		if t, ok := m[r]; ok {
-			return t
-		}
-		return r
-	}, s)
-}
-
-func handleHead(w *walker, c *inv) {
-	w.optionRoles(c)
-	var out val
-	out = c.in
-	if len(c.ops) > 0 {
-		out = val{}
-	}
-	for _, v := range c.ops {
-		w.reads(v)
-		c.took(v)
-		out = join(out, w.content(v))
-	}
-	n, hasN := c.get("-n")
-	if !hasN && len(c.opts) > 0 && isDigits(strings.TrimPrefix(c.opts[0].name, "-")) {
-		n, hasN = val{s: c.opts[0].name[1:]}, true
-	}
-	if c.name == "head" && out.known() && hasN && n.s == "1" {
-		line, _, _ := strings.Cut(out.s, "\n")
-		out.s = line + "\n"
-	}
-	if c.name == "tail" && out.known() && hasN && n.s == "1" {
-		t := strings.TrimRight(out.s, "\n")
-		out.s = t[strings.LastIndexByte(t, '\n')+1:] + "\n"
-	}
-	c.print(out)
 }

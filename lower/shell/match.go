@@ -141,8 +141,6 @@ func matchItems(items []patItem, s []rune) bool {
 	return i == len(items)
 }
 
-func matchPattern(p, s string) bool { return matchItems(compilePattern(p), []rune(s)) }
-
 // maxMatch bounds the text on which patterns are tried at every position.
 const maxMatch = 4096
 

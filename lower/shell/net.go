@@ -16,8 +16,8 @@ func (w *walker) connectURL(v val, data []string, sends bool) {
 	scheme := ""
 	if i := strings.Index(s, "://"); i > 0 {
 		scheme, s = strings.ToLower(s[:i]), s[i+3:]
-	} else if strings.HasPrefix(s, "//") {
-		s = s[2:]
+	} else {
+		s = strings.TrimPrefix(s, "//")
 	}
 	if scheme == "file" {
 		if i := strings.IndexByte(s, '/'); i >= 0 {
@@ -771,7 +771,9 @@ func handleOpenSSL(w *walker, c *inv) {
 			}
 			i++
 		default:
-			if !strings.HasPrefix(s, "-") && pathLike(s) {
+			if sub == "s_client" && !strings.HasPrefix(s, "-") && (i == 0 || !strings.HasPrefix(args[i-1].s, "-") || i == len(args)-1) && strings.Contains(s, ".") {
+				w.connect(args[i], "tls", c.in.data, c.io.in != nil)
+			} else if !strings.HasPrefix(s, "-") && pathLike(s) {
 				w.reads(args[i])
 				c.took(args[i])
 			}

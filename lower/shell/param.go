@@ -343,7 +343,7 @@ func (w *walker) expansion(p *syntax.ParamExp, v val, set bool) val {
 		return d
 	case syntax.AlternateUnset, syntax.AlternateUnsetOrNull:
 		d := w.single(e.Word)
-		if unset || v.s == "" {
+		if unset || v.s == "" && (!set || e.Op == syntax.AlternateUnsetOrNull) {
 			if unset && len(p.Param.Value) > 1 && strings.ToUpper(p.Param.Value) == p.Param.Value {
 				return d // an environment variable: it may well be set
 			}

@@ -141,6 +141,8 @@ func (w *walker) plainPath(e cordon.Effect, v val) {
 	if !strings.HasPrefix(e.Target, "/") && e.Expanded {
 		d := w.dir()
 		switch {
+		case startsUnknown(v.s):
+			// It may begin anywhere: no directory is named.
 		case d.known():
 			e.Dir = d.s
 		case strings.HasPrefix(d.s, mTemp) && !strings.Contains(e.Target, ".."):
@@ -165,7 +167,7 @@ func (w *walker) plainPath(e cordon.Effect, v val) {
 }
 
 func escapeGlob(s string, already bool) string {
-	if already || strings.IndexAny(s, `*?[\`) < 0 {
+	if already || !strings.ContainsAny(s, `*?[\`) {
 		return s
 	}
 	return strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `\`, `\\`).Replace(s)

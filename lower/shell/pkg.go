@@ -1,7 +1,6 @@
 package shell
 
 import (
-	"path"
 	"strings"
 
 	"github.com/cordon-sandbox/cordon"
@@ -18,6 +17,10 @@ func handleNpm(w *walker, c *inv) {
 	switch sub {
 	case "exec", "x", "dlx":
 		w.npmExec(c, rest)
+	case "explore":
+		if len(rest) > 1 {
+			w.sub(rest[1:], stdio{}, "npm explore")
+		}
 	case "publish":
 		w.npmPublish(c, rest)
 	case "config", "c", "set":
@@ -49,7 +52,7 @@ func handleNpm(w *walker, c *inv) {
 		}
 	}
 	if r, ok := c.get("--script-shell"); ok {
-		w.sub([]val{r}, stdio{}, "npm --script-shell")
+		w.turn(r, "npm --script-shell", stdio{})
 	}
 	if o, ok := c.get("--node-options"); ok && nodeLoads(o.s) != "" {
 		w.emit(cordon.Effect{Kind: cordon.SetEnv, Target: "NODE_OPTIONS", Text: dropMarks(o.s)})
@@ -95,7 +98,7 @@ func (w *walker) npmConfig(sub string, rest []val) {
 			x = rest[i+1].s
 		}
 		switch {
-		case strings.HasSuffix(k, "registry") || strings.HasSuffix(k, "proxy"):
+		case strings.Contains(strings.ToLower(k), "registry") && strings.Contains(x, "://") || strings.HasSuffix(strings.ToLower(k), "proxy"):
 			w.connectURL(val{s: x}, nil, false)
 		case k == "script-shell" || k == "shell" || k == "editor" || k == "git" || k == "viewer" || k == "node-options" || k == "init-module":
 			w.emit(cordon.Effect{Kind: cordon.Persist, Op: "startup_file", Target: "npm config " + k, Text: x})
@@ -187,6 +190,18 @@ func (w *walker) packageRun(c *inv, args []val) {
 // handlePip is pip, uv, poetry, pdm and conda.
 func handlePip(w *walker, c *inv) {
 	w.optionRoles(c)
+	for _, o := range c.opts {
+		if o.name == "-c" && strings.Contains(o.v.s, "://") {
+			w.connectURL(o.v, nil, false)
+		}
+		if body, ok := w.written(o.v); ok && o.has && (o.name == "-r" || o.name == "-c") {
+			for _, f := range strings.Fields(body.s) {
+				if strings.Contains(f, "://") {
+					w.packageSpec(val{s: f[strings.IndexByte(f, '=')+1:]})
+				}
+			}
+		}
+	}
 	ops := c.ops
 	if c.name == "uv" && len(ops) > 0 && ops[0].s == "pip" {
 		ops = ops[1:]
@@ -199,6 +214,12 @@ func handlePip(w *walker, c *inv) {
 		for _, v := range ops[1:] {
 			if v.s != "." {
 				w.packageSpec(v)
+			}
+		}
+	case "source", "repositories", "channels":
+		for _, v := range ops[1:] {
+			if strings.Contains(v.s, "://") {
+				w.connectURL(v, nil, false)
 			}
 		}
 	case "run", "exec", "tool", "x":
@@ -588,513 +609,5 @@ func handlePackage(w *walker, c *inv) {
 		} else if pathLike(v.s) {
 			w.reads(v)
 		}
-	}
-}
-
-// handleDocker: what a container gets of the host.
-func handleDocker(w *walker, c *inv) {
-	args := c.args
-	for len(args) > 0 && strings.HasPrefix(args[0].s, "-") {
-		if s := args[0].s; (s == "-H" || s == "--host" || s == "-c" || s == "--context" || s == "-f" || s == "--file" || s == "-p" || s == "--project-name" || s == "--env-file" || s == "--config" || s == "-l" || s == "--log-level") && len(args) > 1 {
-			if s == "-H" || s == "--host" {
-				w.dockerHost(args[1])
-			}
-			if s == "-f" || s == "--file" {
-				w.reads(args[1])
-			}
-			args = args[1:]
-		} else if v, ok := strings.CutPrefix(s, "--host="); ok {
-			w.dockerHost(val{s: v})
-		}
-		args = args[1:]
-	}
-	if len(args) == 0 {
-		return
-	}
-	sub := args[0].s
-	if sub == "compose" || sub == "container" || sub == "image" {
-		if len(args) > 1 {
-			w.dockerSub(c, args[1].s, args[2:], sub)
-		}
-		return
-	}
-	w.dockerSub(c, sub, args[1:], "")
-}
-
-func (w *walker) dockerHost(v val) {
-	if strings.HasPrefix(v.s, "unix://") || strings.HasPrefix(v.s, "/") {
-		return
-	}
-	w.connectURL(v, nil, false)
-}
-
-func (w *walker) dockerSub(c *inv, sub string, args []val, group string) {
-	switch sub {
-	case "run", "create", "exec", "build", "buildx":
-		if sub == "buildx" && len(args) > 0 {
-			args = args[1:]
-		}
-		w.dockerOptions(c, sub, args)
-	case "cp", "save", "export", "load", "import":
-		w.dockerCopy(sub, args)
-	case "push", "login":
-		if sub == "login" {
-			for i, a := range args {
-				if (a.s == "-p" || a.s == "--password") && i+1 < len(args) {
-					w.tells(args[i+1].data)
-				}
-			}
-			return
-		}
-		for _, a := range args {
-			if i := strings.IndexByte(a.s, '/'); i > 0 && strings.ContainsAny(a.s[:i], ".:") {
-				w.connect(val{s: a.s[:i]}, "https", []string{a.s}, true)
-			}
-		}
-	case "system", "volume", "network", "builder":
-		if len(args) > 0 && (args[0].s == "prune" && (sub == "system" || sub == "volume") || args[0].s == "rm" && sub == "volume") {
-			if sub == "volume" || hasArg(args, "-a") || hasArg(args, "--all") || hasArg(args, "-af") || hasArg(args, "-fa") || hasArg(args, "--volumes") {
-				w.emit(cordon.Effect{Kind: cordon.Destroy, Op: "container", Target: "docker " + sub + " " + args[0].s})
-			}
-		}
-	case "rm", "rmi", "kill", "stop":
-		for _, a := range args {
-			if hasMark(a.s) && bare(a.s) {
-				w.emit(cordon.Effect{Kind: cordon.Destroy, Op: "container", Target: "docker " + sub, Doubtful: true})
-				return
-			}
-		}
-	case "down":
-		if group == "compose" && (hasArg(args, "-v") || hasArg(args, "--volumes")) {
-			w.emit(cordon.Effect{Kind: cordon.Destroy, Op: "container", Target: "docker compose down -v", Doubtful: true})
-		}
-	case "inspect":
-		c.print(val{s: mUnknown})
-	}
-}
-
-func (w *walker) dockerOptions(c *inv, sub string, args []val) {
-	image := -1
-	for i := 0; i < len(args); i++ {
-		s := args[i].s
-		if s == "" || s[0] != '-' {
-			image = i
-			break
-		}
-		name, value, eq := strings.Cut(s, "=")
-		v := val{s: value, data: args[i].data}
-		takes := dockerTakes[name]
-		if len(s) > 2 && s[1] != '-' && !eq && (s[1] == 'v' || s[1] == 'e' || s[1] == 'p' || s[1] == 'u' || s[1] == 'w') {
-			name, v.s, takes, eq = s[:2], s[2:], true, true
-		}
-		if takes && !eq && i+1 < len(args) {
-			i++
-			v = args[i]
-		}
-		w.dockerOption(sub, name, v)
-	}
-	if sub == "build" {
-		for _, a := range args {
-			if pathLike(a.s) && a.s[0] != '-' {
-				w.readsAll(a)
-			} else if strings.Contains(a.s, "://") {
-				w.connectURL(a, nil, false)
-			}
-		}
-	}
-	_ = image
-}
-
-var dockerTakes = map[string]bool{
-	"-v": true, "--volume": true, "--mount": true, "-e": true, "--env": true, "--env-file": true, "-p": true, "--publish": true, "-w": true, "--workdir": true,
-	"-u": true, "--user": true, "--name": true, "--network": true, "--net": true, "--pid": true, "--ipc": true, "--uts": true, "--userns": true, "--cap-add": true,
-	"--cap-drop": true, "--device": true, "--security-opt": true, "--entrypoint": true, "-h": true, "--hostname": true, "-m": true, "--memory": true, "--cpus": true,
-	"--label": true, "-l": true, "--add-host": true, "--dns": true, "--restart": true, "--platform": true, "--gpus": true, "--ulimit": true, "--tmpfs": true,
-	"-f": true, "--file": true, "-t": true, "--tag": true, "--build-arg": true, "--target": true, "--cache-from": true, "--secret": true, "--ssh": true, "-o": true, "--output": true,
-	"--cgroupns": true, "--volumes-from": true, "--runtime": true, "--shm-size": true, "--pull": true, "--log-driver": true, "--cidfile": true, "--expose": true, "--cgroup-parent": true,
-}
-
-func (w *walker) dockerOption(sub, name string, v val) {
-	priv := func(t string) {
-		w.emit(cordon.Effect{Kind: cordon.Privilege, Op: "container", Target: t})
-	}
-	switch name {
-	case "--privileged":
-		if v.s != "false" {
-			priv(name)
-		}
-	case "--pid", "--ipc", "--uts", "--userns", "--cgroupns", "--network", "--net":
-		if v.s == "host" || strings.HasPrefix(v.s, "container:") && name == "--pid" {
-			if name == "--network" || name == "--net" {
-				w.emit(cordon.Effect{Kind: cordon.Privilege, Op: "container", Target: name + "=" + v.s, Doubtful: true})
-			} else {
-				priv(name + "=" + v.s)
-			}
-		}
-	case "--cap-add":
-		switch strings.ToUpper(strings.TrimPrefix(strings.ToUpper(v.s), "CAP_")) {
-		case "NET_BIND_SERVICE", "CHOWN", "SETUID", "SETGID", "KILL", "FOWNER":
-		default:
-			priv("--cap-add=" + v.s)
-		}
-	case "--security-opt":
-		if strings.Contains(v.s, "unconfined") || strings.Contains(v.s, "disable") {
-			priv("--security-opt=" + v.s)
-		}
-	case "--device":
-		if !strings.HasPrefix(v.s, "/dev/dri") && !strings.HasPrefix(v.s, "/dev/null") {
-			priv("--device=" + v.s)
-		}
-	case "-v", "--volume":
-		src, rest, ok := strings.Cut(v.s, ":")
-		if ok && (strings.HasPrefix(src, "/") || strings.HasPrefix(src, "~") || strings.HasPrefix(src, ".") || hasMark(src)) {
-			w.dockerMount(val{s: src}, strings.HasSuffix(rest, ":ro") || strings.Contains(rest, ":ro,"))
-		}
-	case "--mount":
-		src, bind, ro := "", false, false
-		for _, f := range strings.Split(v.s, ",") {
-			k, x, _ := strings.Cut(f, "=")
-			switch k {
-			case "source", "src":
-				src = x
-			case "type":
-				bind = x == "bind"
-			case "readonly", "ro":
-				ro = x != "false"
-			}
-		}
-		if bind {
-			w.dockerMount(val{s: src}, ro)
-		}
-	case "-e", "--env":
-		k, _, ok := strings.Cut(v.s, "=")
-		if !ok && secretName(k) {
-			w.emit(cordon.Effect{Kind: cordon.ReadEnv, Target: k, Doubtful: true})
-		}
-		w.tells(v.data)
-	case "--env-file", "-f", "--file":
-		w.reads(v)
-	case "-u", "--user":
-		if sub == "exec" && (v.s == "0" || v.s == "root") {
-			w.emit(cordon.Effect{Kind: cordon.Privilege, Op: "container", Target: "docker exec -u root", Doubtful: true})
-		}
-	case "--secret":
-		for _, f := range strings.Split(v.s, ",") {
-			if k, x, _ := strings.Cut(f, "="); k == "src" || k == "source" {
-				w.reads(val{s: w.tildeText(x)})
-			}
-		}
-	case "--cidfile":
-		w.writes(v, "create")
-	}
-}
-
-// dockerMount: a host directory given to a container.
-func (w *walker) dockerMount(src val, ro bool) {
-	s := src.s
-	if !hasMark(s) {
-		clean := path.Clean(s)
-		switch {
-		case clean == "/", strings.HasSuffix(clean, "docker.sock"), strings.HasSuffix(clean, "containerd.sock"), strings.HasPrefix(clean, "/etc") && clean != "/etc/localtime" && clean != "/etc/timezone" && !strings.HasPrefix(clean, "/etc/ssl"),
-			clean == "/proc", clean == "/sys", clean == "/dev", clean == "/root", clean == "/var", clean == "/home", clean == "/var/run", clean == "/run", clean == "/boot", clean == "/usr":
-			w.emit(cordon.Effect{Kind: cordon.Privilege, Op: "container", Target: "mount " + clean})
-		}
-	}
-	w.readsAll(src)
-	if !ro && !w.inside(src) {
-		w.writes(src, "")
-	}
-}
-
-func (w *walker) dockerCopy(sub string, args []val) {
-	var ops []val
-	for i := 0; i < len(args); i++ {
-		if s := args[i].s; (s == "-o" || s == "--output" || s == "-i" || s == "--input") && i+1 < len(args) {
-			i++
-			if s == "-o" || s == "--output" {
-				w.writes(args[i], "create")
-			} else {
-				w.reads(args[i])
-			}
-			continue
-		} else if strings.HasPrefix(s, "-") && s != "-" {
-			continue
-		}
-		ops = append(ops, args[i])
-	}
-	if sub != "cp" || len(ops) != 2 {
-		return
-	}
-	if !strings.Contains(ops[0].s, ":") {
-		w.readsAll(ops[0])
-	}
-	if !strings.Contains(ops[1].s, ":") {
-		w.writes(ops[1], "create")
-	}
-}
-
-// handleKubectl: the table has the rules; files and local commands here.
-func handleKubectl(w *walker, c *inv) {
-	for _, o := range c.opts {
-		switch o.name {
-		case "-f", "-k":
-			if !o.has || len(c.ops) > 0 && c.ops[0].s == "logs" {
-				continue
-			}
-			if strings.Contains(o.v.s, "://") {
-				w.connectURL(o.v, nil, false)
-			} else if o.v.s != "-" {
-				w.reads(o.v)
-			}
-		case "--kubeconfig":
-			if !w.inside(o.v) {
-				w.reads(o.v)
-			}
-		case "--from-file":
-			_, p, ok := strings.Cut(o.v.s, "=")
-			if !ok {
-				p = o.v.s
-			}
-			w.reads(val{s: p})
-		case "--from-env-file":
-			w.reads(o.v)
-		case "-s", "--server":
-			w.connectURL(o.v, nil, false)
-		}
-	}
-	if len(c.ops) == 0 {
-		return
-	}
-	switch c.ops[0].s {
-	case "delete":
-		w.kubeDelete(c)
-	case "cp":
-		for i, v := range c.ops[1:] {
-			if strings.Contains(v.s, ":") {
-				continue
-			}
-			if i == 0 {
-				w.readsAll(v)
-			} else {
-				w.writes(v, "create")
-			}
-		}
-	case "get":
-		if len(c.ops) > 1 {
-			switch strings.SplitN(strings.SplitN(c.ops[1].s, "/", 2)[0], ",", 2)[0] {
-			case "secret", "secrets":
-				if o, ok := c.get("-o"); ok && o.s != "name" && o.s != "wide" || c.has("--template") {
-					w.emit(cordon.Effect{Kind: cordon.Administer, Op: "credential", Target: "kubectl get secret"})
-				}
-			}
-		}
-		if o, ok := c.get("-o"); ok && o.s == "name" {
-			kind := operandText(c.ops, 1)
-			c.print(val{s: kind + "/" + mName + "\n"})
-		}
-	case "edit":
-		w.emit(cordon.Effect{Kind: cordon.Execute, Target: "editor"})
-	}
-	w.kubeText(c)
-}
-
-// kubeText looks into manifests on the input for what rules name.
-func (w *walker) kubeText(c *inv) {
-	f, ok := c.get("-f")
-	if !ok {
-		return
-	}
-	body := c.in
-	if f.s != "-" {
-		var known bool
-		if body, known = w.written(f); !known {
-			return
-		}
-	}
-	if strings.Contains(body.s, "cluster-admin") && strings.Contains(body.s, "Binding") {
-		w.emit(cordon.Effect{Kind: cordon.Administer, Op: "cluster_admin", Target: "kubectl " + c.ops[0].s})
-	}
-	if strings.Contains(body.s, "privileged: true") || strings.Contains(body.s, "hostPID: true") || strings.Contains(body.s, "hostNetwork: true") || strings.Contains(body.s, "hostPath:") {
-		w.emit(cordon.Effect{Kind: cordon.Privilege, Op: "container", Target: "kubectl " + c.ops[0].s})
-	}
-}
-
-var kubeGrave = map[string]bool{"ns": true, "namespace": true, "namespaces": true, "node": true, "nodes": true, "no": true, "pv": true, "persistentvolume": true,
-	"persistentvolumes": true, "pvc": true, "persistentvolumeclaim": true, "persistentvolumeclaims": true, "crd": true, "crds": true, "customresourcedefinition": true,
-	"customresourcedefinitions": true, "clusterrole": true, "clusterrolebinding": true, "all": true, "sts": true, "statefulset": true, "statefulsets": true,
-	"secret": true, "secrets": true, "deploy": false, "storageclass": true}
-
-func (w *walker) kubeDelete(c *inv) {
-	grave := c.has("--all", "-A", "--all-namespaces")
-	doubt := false
-	for i, v := range c.ops[1:] {
-		kinds, _, named := strings.Cut(v.s, "/")
-		if i == 0 || named {
-			for _, k := range strings.Split(kinds, ",") {
-				if kubeGrave[strings.ToLower(k)] {
-					grave = true
-				}
-			}
-		}
-		if hasMark(v.s) && bare(strings.TrimSpace(v.s)) {
-			grave, doubt = true, !grave
-		}
-	}
-	if grave {
-		w.emit(cordon.Effect{Kind: cordon.Destroy, Op: "cluster", Target: "kubectl delete " + operandText(c.ops, 1), Doubtful: doubt})
-	} else {
-		w.emit(cordon.Effect{Kind: cordon.Destroy, Op: "cluster", Target: "kubectl delete " + operandText(c.ops, 1), Doubtful: true})
-	}
-}
-
-// handleAws: the table has the rules; here what is copied and from where.
-func handleAws(w *walker, c *inv) {
-	w.optionRoles(c)
-	if len(c.ops) < 2 {
-		return
-	}
-	if e, ok := c.get("--endpoint-url"); ok {
-		w.connectURL(e, nil, false)
-	}
-	for _, o := range c.opts {
-		for _, p := range [...]string{"file://", "fileb://"} {
-			if f, ok := strings.CutPrefix(o.v.s, p); ok && o.has {
-				w.reads(val{s: w.tildeText(f)})
-			}
-		}
-	}
-	copyTo := ""
-	switch {
-	case c.ops[0].s == "s3" && (c.ops[1].s == "cp" || c.ops[1].s == "sync" || c.ops[1].s == "mv"):
-		copyTo = "s3://"
-	case c.name == "gsutil" && (c.ops[0].s == "cp" || c.ops[0].s == "rsync" || c.ops[0].s == "mv"):
-		copyTo = "gs://"
-	case c.name == "gcloud" && c.ops[0].s == "storage":
-		copyTo = "gs://"
-	case c.name == "rclone" || c.name == "s3cmd" || c.name == "mc":
-		copyTo = ":"
-	}
-	if copyTo == "" {
-		return
-	}
-	var data []string
-	var remote []string
-	for i, v := range c.ops {
-		if strings.Contains(v.s, copyTo) || strings.Contains(v.s, "://") {
-			remote = append(remote, v.s)
-			continue
-		}
-		if i == 0 || !pathLike(v.s) && !strings.Contains(v.s, ".") && i < 2 {
-			continue
-		}
-		if i == len(c.ops)-1 && len(remote) > 0 {
-			w.writes(v, "create")
-			continue
-		}
-		w.readsAll(v)
-		t, _ := globTarget(v.s)
-		data = append(data, t)
-	}
-	if len(data) > 0 {
-		for _, r := range remote {
-			w.connectURL(val{s: strings.Replace(r, "gs://", "s3://", 1)}, data, true)
-		}
-		if len(remote) == 0 {
-			w.emit(cordon.Effect{Kind: cordon.Connect, Target: "*", Pattern: true, Op: "https", Sends: true, Data: data})
-		}
-	}
-}
-
-func handleAnsible(w *walker, c *inv) {
-	w.optionRoles(c)
-	if m, ok := c.get("-m"); ok && (m.s == "shell" || m.s == "command" || m.s == "raw" || m.s == "script") || c.name == "ansible" && !c.has("-m") {
-		if a, ok := c.get("-a"); ok && len(c.ops) > 0 && (c.ops[0].s == "localhost" || c.has("-c")) {
-			w.turn(a, "ansible -a", stdio{})
-		}
-	}
-	if c.has("-b", "--become") {
-		w.emit(cordon.Effect{Kind: cordon.Privilege, Op: "sudo", Target: "ansible --become"})
-	}
-	for _, v := range c.ops {
-		if pathLike(v.s) {
-			w.reads(v)
-		}
-	}
-}
-
-func handleGh(w *walker, c *inv) {
-	if len(c.ops) == 0 {
-		return
-	}
-	for _, o := range c.opts {
-		switch o.name {
-		case "-F", "--body-file", "--input", "-f", "--field", "--raw-field", "--notes-file":
-			v := o.v.s
-			if _, x, ok := strings.Cut(v, "=@"); ok {
-				v = x
-			} else if o.name == "-f" || o.name == "--raw-field" || strings.Contains(v, "=") && o.name != "--body-file" {
-				continue
-			}
-			if v != "-" {
-				w.reads(val{s: w.tildeText(v)})
-			}
-		case "--hostname":
-			w.connect(o.v, "https", nil, false)
-		}
-	}
-	sub, verb := c.ops[0].s, operandText(c.ops, 1)
-	switch {
-	case (sub == "issue" || sub == "pr" || sub == "gist" || sub == "release" || sub == "discussion") && (verb == "create" || verb == "comment" || verb == "edit" || verb == "review" || verb == "upload"):
-		data := union(c.in.data, nil)
-		for _, o := range c.opts {
-			data = union(data, o.v.data)
-		}
-		for _, v := range c.ops[2:] {
-			if sub == "gist" || sub == "release" {
-				if v.s != "-" && (pathLike(v.s) || strings.Contains(v.s, ".") || sub == "gist") {
-					w.reads(v)
-					t, _ := globTarget(v.s)
-					data = union(data, []string{t})
-				}
-			}
-		}
-		w.tells(data)
-		w.emit(cordon.Effect{Kind: cordon.Send, Target: "github " + sub, Sends: true, Data: data})
-	case sub == "alias" && verb == "set" && len(c.ops) > 3:
-		text := c.ops[3].s
-		if strings.HasPrefix(text, "!") || c.has("-s", "--shell") {
-			w.turn(val{s: strings.TrimPrefix(text, "!")}, "gh alias", stdio{})
-		}
-	case sub == "repo" && verb == "clone", sub == "extension" && verb == "install":
-		w.connect(val{s: "github.com"}, "https", nil, false)
-	}
-}
-
-// handleCompiler: sources are read, the output is written, plug-ins run.
-func handleCompiler(w *walker, c *inv) {
-	for i, a := range c.args {
-		s := a.s
-		switch {
-		case s == "-o" && i+1 < len(c.args):
-			w.writes(c.args[i+1], "create")
-			w.storeAt(c.args[i+1], val{s: mFile, taint: tFile}, false)
-		case strings.HasPrefix(s, "-o") && len(s) > 2 && s[2] != '-' && !strings.Contains(s, "="):
-			w.writes(val{s: s[2:]}, "create")
-		case s == "-wrapper" && i+1 < len(c.args):
-			w.turn(val{s: strings.ReplaceAll(c.args[i+1].s, ",", " ")}, c.name+" -wrapper", stdio{})
-		case strings.HasPrefix(s, "-fplugin=") || strings.HasPrefix(s, "-B") && strings.Contains(s, "/") && !w.inside(val{s: s[2:]}):
-			w.opaque("loads native code", cordon.OriginFile, s)
-		case strings.HasPrefix(s, "@"):
-			w.reads(val{s: s[1:]})
-		case (s == "-include" || s == "-imacros" || s == "-T") && i+1 < len(c.args):
-			w.reads(c.args[i+1])
-		case strings.HasPrefix(s, "-"):
-		case i > 0 && (c.args[i-1].s == "-o" || c.args[i-1].s == "-x" || c.args[i-1].s == "-MF" || c.args[i-1].s == "-MT" || c.args[i-1].s == "-include" || c.args[i-1].s == "-wrapper"):
-		default:
-			w.reads(a)
-		}
-	}
-	if len(c.ops) > 0 && !hasArg(c.args, "-o") && !hasArg(c.args, "-c") && !hasArg(c.args, "-E") && !hasArg(c.args, "-fsyntax-only") && !hasArg(c.args, "-S") {
-		w.storeAt(val{s: "a.out"}, val{s: mFile, taint: tFile}, false)
 	}
 }

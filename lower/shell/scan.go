@@ -173,7 +173,7 @@ var openWords = map[string]bool{
 	"open": true, "read": true, "readlines": true, "foreach": true, "file_get_contents": true, "file": true, "fopen": true, "readfile": true,
 	"file_put_contents": true, "write": true, "lines": true, "dofile": true, "loadfile": true, "require": true, "include": true, "load": true,
 	"readLines": true, "readRDS": true, "scan": true, "source": true, "writeLines": true, "binread": true, "binwrite": true, "unlink": true,
-	"delete": true, "copy": true, "rename": true, "mkdir": true, "rmtree": true, "rm_rf": true, "slurp": true, "spit": true, "insert-file-contents": true,
+	"delete": true, "remove": true, "copy": true, "rename": true, "mkdir": true, "rmtree": true, "rm_rf": true, "slurp": true, "spit": true, "insert-file-contents": true,
 	"write-region": true, "sysopen": true, "opendir": true, "glob": true, "Dir": true, "scandir": true, "highlight_file": true, "show_source": true,
 	"chmod": true, "symlink": true, "link": true, "Get-Content": true, "readFile": true, "writeFile": true, "appendFile": true, "readChan": true, "move": true, "cp": true, "mv": true, "rm": true, "fileread": true, "textread": true, "fread": true, "parse_ini_file": true, "parse_ini": true, "sysread": true, "IO": true, "File": true, "touch": true, "cp_r": true, "rm_r": true, "rename_file": true, "ln_s": true, "remove_entry_secure": true, "ReadAllText": true,
 }
@@ -220,6 +220,13 @@ func (s *scanner2) run() {
 		case 'p':
 			s.punct(i, t.s)
 		case 's':
+			// A constant that names a secret is most likely opened, by
+			// whatever name the opener goes.
+			if p := s.w.tildeText(s.interpolated(t.s)); len(p) < 256 && strings.HasPrefix(p, "/") && looksSecret(p) && !strings.ContainsAny(p, " \n") {
+				s.w.doubt++
+				s.w.reads(val{s: p})
+				s.w.doubt--
+			}
 			if strings.Contains(t.s, "#{") && s.lang == "ruby" {
 				s.nested(t.s)
 			}
@@ -393,6 +400,8 @@ func (s *scanner2) word(i int, word string) {
 		s.dynamic(i, word)
 	case runWords[word] || runWords[last]:
 		s.call(i, last)
+	case s.lang == "php" && s.prev(i) == "$" && s.next(i) == "(" && runWords[s.vars[word]]:
+		s.call(i+1, s.vars[word])
 	case openWords[word] || openWords[last]:
 		s.opens(i, last)
 	case s.lang == "ruby" && word == "Open3" || word == "Kernel" || word == "Process":
@@ -479,6 +488,8 @@ func (s *scanner2) call(i int, name string) {
 	switch {
 	case s.lang == "jvm" && name == "execute" && i > 1 && s.prev(i) == "." && s.t[i-2].kind == 's':
 		s.shellText(s.t[i-2].s, s.lang+" execute")
+	case len(words) > 1 && strings.IndexByte(words[0], ' ') > 0:
+		s.shellText(words[0], s.lang+" "+name)
 	case len(words) > 1:
 		if strings.HasSuffix(words[0], "sh") {
 			s.shell = true
@@ -572,6 +583,10 @@ func (s *scanner2) opens(i int, name string) {
 			if len(f) > 1 {
 				mode = f[1]
 			}
+			if cmd := strings.Trim(raw, `"`); strings.HasPrefix(cmd, "|") {
+				s.shellText(cmd[1:], "tcl open")
+				return
+			}
 			s.path(name, mode, strings.Trim(f[0], `"`))
 		}
 		return
@@ -631,7 +646,7 @@ func (s *scanner2) opens(i int, name string) {
 }
 
 func isMode(v string) bool {
-	switch strings.Trim(v, " b+t:utf8UTF-") {
+	switch strings.Trim(v, " b+:utf8UTF-") {
 	case "r", "w", "a", "<", ">", ">>", "x", "c", "-|", "|-", "", "|":
 		return len(v) < 16
 	}
@@ -681,7 +696,7 @@ func (s *scanner2) path(name, mode, p string) {
 	}
 	v := val{s: p}
 	switch {
-	case name == "unlink" || name == "delete" || name == "rm" || name == "rmtree" || name == "rm_rf" || name == "rm_r" || name == "remove_entry_secure":
+	case name == "remove" || name == "unlink" || name == "delete" || name == "rm" || name == "rmtree" || name == "rm_rf" || name == "rm_r" || name == "remove_entry_secure":
 		w.deletes(v, strings.Contains(name, "r"))
 	case strings.HasPrefix(mode, "w") || strings.HasPrefix(mode, "a") || strings.HasPrefix(mode, ">") || strings.Contains(mode, "+") || strings.HasPrefix(mode, "x") || strings.HasPrefix(mode, "c"):
 		w.writes(v, "create")
@@ -768,7 +783,7 @@ func (s *scanner2) sockets() {
 	for _, t := range s.t {
 		if t.kind == 'w' || t.kind == 's' && (t.s == "socket" || t.s == "open-uri" || t.s == "net/http" || t.s == "socket.http" || t.s == "luasocket") {
 			for _, x := range sockWords {
-				if t.s == x || strings.Contains(t.s, "Socket") || strings.Contains(t.s, "Net::HTTP") || strings.Contains(t.s, "LWP") {
+				if t.s == x || strings.Contains(strings.ToLower(t.s), "socket") || strings.Contains(t.s, "Net::HTTP") || strings.Contains(t.s, "LWP") {
 					found = t.s
 				}
 			}

@@ -64,7 +64,7 @@ func Lower(ctx context.Context, src string, env Env) []cordon.Effect {
 	if env.Workspace == "" {
 		env.Workspace = env.Dir
 	}
-	w := &walker{ctx: ctx, env: env, arg0: lit("bash"), budget: 20_000 + len(src)}
+	w := &walker{ctx: ctx, env: env, arg0: lit("bash"), budget: 8_000 + len(src)}
 	if len(src) > maxSize {
 		w.opaque("the text is longer than 256 KiB", cordon.OriginLiteral, "")
 		return w.effects
@@ -89,10 +89,11 @@ type walker struct {
 	arg0       val
 	picks      picks
 
-	src     string
-	origin  cordon.Origin // of the text being read
-	via     []string
-	viaKey  string
+	parser *syntax.Parser
+	src    string
+	origin cordon.Origin // of the text being read
+	via    []string
+	viaKey string
 
 	files   map[string]val    // what the text wrote, by absolute path
 	links   map[string]string // links that the text made
@@ -113,6 +114,7 @@ type walker struct {
 	pipes     int
 	doubt     int
 	budget    int
+	ticks     uint
 	allExport bool
 	stopped   bool
 	limited   map[string]bool
@@ -134,7 +136,7 @@ func (w *walker) spend(n int) bool {
 		w.limit("work")
 		return false
 	}
-	if w.budget&63 == 0 && w.ctx.Err() != nil {
+	if w.ticks++; w.ticks&63 == 0 && w.ctx.Err() != nil {
 		w.stopped = true
 		w.limit("time")
 		return false
@@ -170,7 +172,10 @@ func (w *walker) script(src string, origin cordon.Origin) {
 	saved, savedOrigin := w.src, w.origin
 	w.src, w.origin = src, origin
 	defer func() { w.src, w.origin = saved, savedOrigin }()
-	f, err := syntax.NewParser().Parse(strings.NewReader(src), "")
+	if w.parser == nil {
+		w.parser = syntax.NewParser()
+	}
+	f, err := w.parser.Parse(strings.NewReader(src), "")
 	if err != nil {
 		w.unparsed(src, origin, err)
 		return
@@ -184,6 +189,14 @@ func (w *walker) topIO() stdio { return w.inherit }
 // other dialects first, then whatever statements stand before the error, and
 // each further line for itself.
 func (w *walker) unparsed(src string, origin cordon.Origin, err error) {
+	if text := fillPlaceholders(src); text != src {
+		// "grep x <file>": bash refuses it; what it is meant to do is read.
+		if f, err := syntax.NewParser().Parse(strings.NewReader(text), ""); err == nil {
+			w.src = text
+			w.stmts(f.Stmts, w.topIO())
+			return
+		}
+	}
 	for _, lang := range [...]syntax.LangVariant{syntax.LangZsh, syntax.LangMirBSDKorn, syntax.LangPOSIX} {
 		if f, err := syntax.NewParser(syntax.Variant(lang)).Parse(strings.NewReader(src), ""); err == nil {
 			w.stmts(f.Stmts, w.topIO())
@@ -191,16 +204,41 @@ func (w *walker) unparsed(src string, origin cordon.Origin, err error) {
 		}
 	}
 	n := 0
-	_ = syntax.NewParser().Stmts(strings.NewReader(src), func(s *syntax.Stmt) bool {
+	for s, err := range syntax.NewParser().StmtsSeq(strings.NewReader(src)) {
+		if err != nil || w.stopped {
+			break
+		}
 		n++
 		w.stmt(s, w.topIO())
-		return !w.stopped
-	})
+	}
 	if n == 0 || strings.Count(src, "\n") > 0 {
 		w.lines(src)
 	}
 	w.emit(cordon.Effect{Kind: cordon.Opaque, Origin: origin, Doubtful: true, Text: src,
 		Reason: "not a shell program: " + err.Error()})
+}
+
+// fillPlaceholders puts a plain word for "<name of a thing>", as people write
+// in instructions.
+func fillPlaceholders(s string) string {
+	var b strings.Builder
+	for {
+		i := strings.IndexByte(s, '<')
+		if i < 0 {
+			break
+		}
+		j := strings.IndexByte(s[i:], '>')
+		if j < 2 || strings.Trim(strings.ToLower(s[i+1:i+j]), "abcdefghijklmnopqrstuvwxyz0123456789_- .") != "" || s[i+1] == ' ' {
+			b.WriteString(s[:i+1])
+			s = s[i+1:]
+			continue
+		}
+		b.WriteString(s[:i])
+		b.WriteString("x")
+		s = s[i+j+1:]
+	}
+	b.WriteString(s)
+	return b.String()
 }
 
 // lines reads a text line by line where the whole does not parse.
@@ -215,16 +253,19 @@ func (w *walker) lines(src string) {
 			w.stmts(f.Stmts, w.topIO())
 			continue
 		}
-		_ = syntax.NewParser().Stmts(strings.NewReader(line), func(s *syntax.Stmt) bool {
-			w.src = line
+		w.src = line
+		for s, err := range syntax.NewParser().StmtsSeq(strings.NewReader(line)) {
+			if err != nil || w.stopped {
+				break
+			}
 			w.stmt(s, w.topIO())
-			return !w.stopped
-		})
+		}
 	}
 }
 
 // turn reads a text that a command of the outer text would run.
 func (w *walker) turn(text val, via string, io stdio) {
+	text.s = settle(text.s)
 	defer w.push(via)()
 	if w.turns >= maxTurns {
 		w.limit("texts within texts")
@@ -302,6 +343,7 @@ func (w *walker) emit(e cordon.Effect) {
 		e.Doubtful = true
 	}
 	e.Via = w.via
+	e.Target, e.Text, e.Dir = plain(e.Target), plain(e.Text), plain(e.Dir)
 	k := w.fingerprint(&e)
 	if _, dup := w.seen[k]; dup {
 		return
@@ -317,10 +359,19 @@ func (w *walker) emit(e cordon.Effect) {
 	}
 	if w.seen == nil {
 		w.seen = make(map[uint64]struct{}, 16)
-		w.effects = make([]cordon.Effect, 0, 16)
+		w.effects = make([]cordon.Effect, 0, min(max(len(w.src)/24, 4), 64))
 	}
 	w.seen[k] = struct{}{}
 	w.effects = append(w.effects, e)
+}
+
+// plain keeps marks from leaving the package.
+func plain(s string) string {
+	if !hasMark(s) {
+		return s
+	}
+	t, _ := globTarget(s)
+	return t
 }
 
 func (w *walker) opaque(reason string, o cordon.Origin, text string) {

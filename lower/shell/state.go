@@ -354,14 +354,23 @@ func (w *walker) special(name string) (val, bool) {
 }
 
 func joinVals(vs []val, sep string) val {
+	switch len(vs) {
+	case 0:
+		return val{}
+	case 1:
+		return vs[0]
+	}
 	var out val
+	var b strings.Builder
 	for i, v := range vs {
 		if i > 0 {
-			out.s += sep
+			b.WriteString(sep)
 		}
-		out = join(out, v)
+		b.WriteString(v.s)
+		out.data, out.taint = union(out.data, v.data), out.taint|v.taint
 	}
-	return out
+	out.s = b.String()
+	return bounded(out)
 }
 
 // dir is the working directory; it may have holes.

@@ -79,6 +79,7 @@ type when struct {
 type program struct {
 	names   []string
 	builtin bool
+	urls    bool
 	style   style
 	opts    map[string]*option
 	longs   []string
@@ -213,6 +214,8 @@ func (p *program) line(key string, f []string) error {
 		p.out = strings.Join(f, " ")
 	case "builtin":
 		p.builtin = true
+	case "urls":
+		p.urls = true
 	case "when":
 		return p.rule(f)
 	case "flag":
@@ -386,8 +389,12 @@ func (p *program) long(args []val, i int, out *parsed) int {
 		o = p.abbreviated(name)
 	}
 	if o == nil && p.style == styleSingle && !strings.HasPrefix(name, "--") && len(name) > 2 {
-		if s := p.opts[name[:2]]; s != nil && s.arg != argNone {
-			out.opts = append(out.opts, optUse{name: s.name, opt: s, v: val{s: a.s[2:], data: a.data, taint: a.taint}, has: true})
+		s, n := p.opts[a.s[:min(3, len(a.s))]], 3
+		if s == nil || s.arg == argNone || len(a.s) <= 3 {
+			s, n = p.opts[name[:2]], 2
+		}
+		if s != nil && s.arg != argNone {
+			out.opts = append(out.opts, optUse{name: s.name, opt: s, v: val{s: a.s[n:], data: a.data, taint: a.taint}, has: true})
 			return i
 		}
 	}

@@ -97,7 +97,10 @@ func (v val) origin() cordon.Origin {
 func lit(s string) val { return val{s: s} }
 
 func join(a, b val) val {
-	v := val{s: a.s + b.s, data: union(a.data, b.data), taint: a.taint | b.taint}
+	return bounded(val{s: a.s + b.s, data: union(a.data, b.data), taint: a.taint | b.taint})
+}
+
+func bounded(v val) val {
 	if len(v.s) > maxText {
 		v.s = unknownOf(v.taint)
 	}
@@ -241,7 +244,7 @@ func settle(s string) string {
 
 // activate marks the pattern characters of an unquoted expansion.
 func activate(s string) string {
-	if strings.IndexAny(s, "*?[") < 0 {
+	if !strings.ContainsAny(s, "*?[") {
 		return s
 	}
 	var b strings.Builder

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"path"
+	"strconv"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -51,6 +52,9 @@ func (w *walker) stmt(s *syntax.Stmt, io stdio) {
 		defer w.names.undo(m)
 	}
 	if call, ok := s.Cmd.(*syntax.CallExpr); ok || s.Cmd == nil {
+		if s.Background && w.loops > 0 && call != nil && runsItself(call) {
+			w.emit(cordon.Effect{Kind: cordon.Destroy, Op: "fork_bomb", Target: "$0"})
+		}
 		w.each(func() {
 			inner, done := w.redirs(s.Redirs, io, s.Cmd == nil)
 			if call != nil {
@@ -112,6 +116,20 @@ func (w *walker) command(c syntax.Command, io stdio) {
 	case *syntax.TestDecl:
 		w.stmt(c.Body, io)
 	}
+}
+
+// runsItself reports whether a command's words name the running script.
+func runsItself(c *syntax.CallExpr) bool {
+	found := false
+	for _, a := range c.Args {
+		syntax.Walk(a, func(n syntax.Node) bool {
+			if p, ok := n.(*syntax.ParamExp); ok && p.Param != nil && p.Param.Value == "0" {
+				found = true
+			}
+			return !found
+		})
+	}
+	return found
 }
 
 func (w *walker) funcDecl(c *syntax.FuncDecl) {
@@ -293,7 +311,12 @@ func (w *walker) ifClause(c *syntax.IfClause, io stdio) {
 	}
 }
 
-const maxIterations = 64
+// maxIterations bounds the rounds of an inner loop, maxRounds those of an
+// outermost one whose items or condition are known.
+const (
+	maxIterations = 64
+	maxRounds     = 2048
+)
 
 // while runs the body as often as its input tells, else twice: what a first
 // round leaves may matter to a second.
@@ -302,10 +325,15 @@ func (w *walker) while(c *syntax.WhileClause, io stdio) {
 	defer func() { w.loops-- }()
 	rounds := 2
 	lines := io.in != nil && io.in.s != "" && !bare(strings.TrimSpace(io.in.s)) && len(c.Cond) > 0 && reads(c.Cond[len(c.Cond)-1])
-	if lines && w.loops <= 3 {
+	switch {
+	case lines && w.loops == 1:
+		rounds = maxRounds
+	case lines && w.loops <= 3:
 		rounds = maxIterations
-	} else if w.loops > 3 {
+	case w.loops > 3:
 		rounds = 1
+	case w.countedWhile(c, io):
+		return
 	}
 	before := w.names.mark()
 	for i := 0; i < rounds && !w.stopped; i++ {
@@ -316,10 +344,69 @@ func (w *walker) while(c *syntax.WhileClause, io stdio) {
 		w.stmts(c.Do, io)
 	}
 	if lines {
+		if io.in.s != "" && !w.stopped {
+			w.limit("rounds of a loop")
+		}
 		return
 	}
 	d := w.names.undo(before)
 	w.names.join(nil, d)
+}
+
+// countedWhile runs a loop whose condition is arithmetic on known numbers; it
+// reports whether it could.
+func (w *walker) countedWhile(c *syntax.WhileClause, io stdio) bool {
+	if len(c.Cond) != 1 || w.loops > 2 || c.Cond[0].Negated || len(c.Cond[0].Redirs) > 0 {
+		return false
+	}
+	for i := 0; i < maxIterations*4 && !w.stopped; i++ {
+		holds, ok := w.holds(c.Cond[0].Cmd)
+		if !ok {
+			return i > 0
+		}
+		if holds == c.Until {
+			return true
+		}
+		w.stmts(c.Do, io)
+	}
+	return true
+}
+
+// holds evaluates (( … )) and [ A -lt B ].
+func (w *walker) holds(c syntax.Command) (holds, ok bool) {
+	switch c := c.(type) {
+	case *syntax.ArithmCmd:
+		n, ok := w.arithm(c.X)
+		return n != 0, ok
+	case *syntax.CallExpr:
+		if len(c.Args) < 4 || len(c.Assigns) > 0 || c.Args[0].Lit() != "[" && c.Args[0].Lit() != "test" {
+			return false, false
+		}
+		a := w.words(c.Args[1:4])
+		if len(a) != 3 {
+			return false, false
+		}
+		x, err1 := strconv.Atoi(a[0].s)
+		y, err2 := strconv.Atoi(a[2].s)
+		if err1 != nil || err2 != nil {
+			return false, false
+		}
+		switch a[1].s {
+		case "-lt":
+			return x < y, true
+		case "-le":
+			return x <= y, true
+		case "-gt":
+			return x > y, true
+		case "-ge":
+			return x >= y, true
+		case "-ne":
+			return x != y, true
+		case "-eq":
+			return x == y, true
+		}
+	}
+	return false, false
 }
 
 func reads(s *syntax.Stmt) bool {
@@ -351,7 +438,9 @@ func (w *walker) forWords(c *syntax.ForClause, l *syntax.WordIter, io stdio) {
 		return
 	}
 	limit := maxIterations
-	if w.loops > 2 {
+	if w.loops == 1 {
+		limit = maxRounds
+	} else if w.loops > 2 {
 		limit = 4
 	}
 	if n > limit {
@@ -425,7 +514,9 @@ func (w *walker) glob(v val) []val {
 func (w *walker) forC(c *syntax.ForClause, l *syntax.CStyleLoop, io stdio) {
 	w.arithm(l.Init)
 	rounds := maxIterations
-	if w.loops > 2 {
+	if w.loops == 1 {
+		rounds = maxRounds
+	} else if w.loops > 2 {
 		rounds = 2
 	}
 	for i := 0; i < rounds && !w.stopped; i++ {

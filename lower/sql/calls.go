@@ -13,12 +13,6 @@ import (
 // call judges name( at token i.
 func (s *stmt) call(i int) {
 	n := s.t[i].text
-	if s.tok(i - 1).sym(".") {
-		if e := lookup(s.tok(i-2).text + "." + n); e != nil {
-			s.invoke(e.call, strings.ToLower(n), i+1)
-			return
-		}
-	}
 	if strings.EqualFold(n, "set_config") {
 		s.setConfig(i + 2)
 		return
@@ -28,14 +22,27 @@ func (s *stmt) call(i int) {
 	if s.tok(i-1).is("INTO", "TABLE", "INDEX", "VIEW", "EXISTS", "ON", "REFERENCES") {
 		return
 	}
+	if i <= 4 && s.tok(i-1).is("FUNCTION", "PROCEDURE") && s.tok(0).is("CREATE", "ALTER", "DROP", "COMMENT") {
+		return // it is defined here
+	}
+	if s.t[i].entry.tableCall && !s.tok(i-1).is("FROM", "JOIN", "FUNCTION") && !s.tok(i-1).sym(",") {
+		return
+	}
 	if k := s.t[i].entry.call; k != 0 {
 		s.invoke(k, strings.ToLower(n), i+1)
 	}
 }
 
 func (s *stmt) setConfig(i int) {
-	if s.tok(i).kind == text && hardSettings[strings.ToUpper(s.tok(i).text)] || strings.EqualFold(s.tok(i).text, "session_authorization") {
-		s.admin("sql_security", "setting "+s.tok(i).text)
+	if i > len(s.t) {
+		return
+	}
+	name, ok := fold(cut(s.t[i:]), s.vars)
+	switch {
+	case !ok:
+		s.opaque("a setting whose name is not constant is changed", "")
+	case hardSettings[strings.ToUpper(name)] || strings.EqualFold(name, "session_authorization"):
+		s.admin("sql_security", "setting "+name)
 	}
 }
 
@@ -70,6 +77,12 @@ func (s *stmt) invoke(k callKind, name string, i int) {
 		s.admin("sql_security", name)
 	case callSecret:
 		s.admin("credential", name)
+	case callTable:
+		for j := i; j < len(s.t) && j < i+4; j++ {
+			if e := lookup(s.t[j].text[strings.LastIndexByte(s.t[j].text, '.')+1:]); s.t[j].kind == text && e != nil && e.secret {
+				s.admin("credential", strings.ToLower(s.t[j].text))
+			}
+		}
 	case callStop:
 		s.destroy("kill_all", "database sessions", true)
 	default:
@@ -127,7 +140,7 @@ func (f *folder) take(s string) bool {
 
 func (f *folder) expr(depth int) (string, bool) {
 	v, ok := f.term(depth)
-	for ok && (f.take("||") || f.take("+")) {
+	for ok && len(v) <= maxFold && (f.take("||") || f.take("+")) {
 		var w string
 		w, ok = f.term(depth)
 		v += w
@@ -145,7 +158,7 @@ func (f *folder) term(depth int) (string, bool) {
 	switch {
 	case t.kind == text:
 		v, ok = t.text, true
-		for f.peek().kind == text && f.i < len(f.t) { // adjacent strings join
+		for f.peek().kind == text && len(v) <= maxFold { // adjacent strings join
 			v += f.peek().text
 			f.i++
 		}
@@ -276,9 +289,23 @@ func substring(a []string) (string, bool) {
 func (r *reader) meta(line string) {
 	cmd, rest, _ := strings.Cut(line, " ")
 	rest = strings.TrimSpace(rest)
+	if before, run, ok := strings.Cut(line, "`"); ok && strings.HasPrefix(line, `\`) {
+		run, _, _ = strings.Cut(run, "`") // psql runs what stands in back-quotes
+		r.shell(run)
+		line, rest = before, strings.TrimSpace(before[min(len(cmd), len(before)):])
+	}
+	if isLetter(line[0]) {
+		cmd = strings.ToLower(cmd)
+	}
 	switch {
 	case strings.HasPrefix(line, `\!`):
 		r.shell(strings.TrimSpace(line[2:]))
+	case strings.HasPrefix(line, "!"), strings.HasPrefix(line, ":!!"):
+		r.shell(strings.TrimSpace(strings.TrimLeft(line, "!:")))
+	case strings.HasPrefix(line, "@"):
+		r.metaFile("source", strings.TrimLeft(line, "@"))
+	case cmd == ".param" || cmd == ".parameter":
+		r.text("SELECT "+rest, MaxDepth)
 	case metaShell[cmd]:
 		r.shell(rest)
 	case strings.HasPrefix(rest, "|"):
@@ -319,7 +346,13 @@ func (r *reader) metaFile(cmd, rest string) {
 	case "secret":
 		r.add(cordon.Effect{Kind: cordon.Administer, Op: "sql_role", Target: "password"})
 	case "connect":
-		for _, h := range hostsIn(rest) {
+		hosts := hostsIn(strings.Trim(rest, `"'`))
+		if f := strings.Fields(rest); cmd == ":connect" && len(f) > 0 {
+			hosts = f[:1]
+		} else if len(f) > 2 && f[2] != "-" { // database user host port
+			hosts = f[2:3]
+		}
+		for _, h := range hosts {
 			r.add(cordon.Effect{Kind: cordon.Connect, Target: h, Op: "sql"})
 		}
 	}

@@ -18,6 +18,8 @@ var ownKeys = words("ID PK UID UUID GUID OID ROWID _ROWID_ CTID TABLEOID XMIN *"
 var textNames = words("NAME USERNAME LOGIN TITLE FIRST_NAME LAST_NAME FULL_NAME FIRSTNAME LASTNAME CITY COUNTRY EMAIL MAIL PASSWORD PASSWORD_HASH SLUG URL ADDRESS")
 
 // nullables are parts of the names of columns that are NULL in many rows.
+var booleanNames = words("ACTIVE ENABLED DELETED DISABLED VERIFIED ADMIN ARCHIVED PUBLISHED VISIBLE LOCKED HIDDEN BANNED PROCESSED DONE COMPLETED PAID OPEN CLOSED READ SEEN")
+
 var nullables = []string{"delet", "archiv", "expir", "cancel", "clos", "complet", "finish", "end", "parent", "prev", "next", "error", "fail", "reset", "lock", "paid", "ship", "deliver", "publish", "verif", "confirm", "revok", "read", "sent", "process", "manager", "assign", "reason", "note", "comment", "reply", "merged", "replac", "temp", "tmp", "token", "approv", "reject", "suspend", "disabl", "ban", "last_", "invalid", "retir", "used", "obsolet", "supersed", "left", "resolv"}
 
 var pastNames = []string{"creat", "insert", "added", "updat", "modif", "registered", "joined", "signed_up", "logged", "timestamp", "recorded", "ordered", "occurred"}
@@ -34,7 +36,7 @@ func classOf(column, own string) class {
 		key:     strings.HasSuffix(low, "_id") || strings.HasSuffix(column, "Id") || strings.HasSuffix(column, "ID") || strings.HasSuffix(low, "_uuid"),
 		past:    holds(low, pastNames) || low == "ts" || low == "time",
 		email:   strings.Contains(low, "mail"),
-		boolean: strings.HasPrefix(low, "is_") || strings.HasPrefix(low, "has_") || strings.HasPrefix(column, "Is") && len(column) > 2 && column[2] >= 'A' && column[2] <= 'Z',
+		boolean: booleanNames[up] || strings.HasPrefix(low, "is_") || strings.HasPrefix(low, "has_") || strings.HasPrefix(column, "Is") && len(column) > 2 && column[2] >= 'A' && column[2] <= 'Z',
 		textual: textNames[up],
 	}
 	c.nullable = !c.past && holds(low, nullables)

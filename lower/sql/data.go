@@ -1,7 +1,5 @@
 package sql
 
-import "strings"
-
 // What the verbs and names below mean is data: a line is added here, and its
 // hit and near-miss in sql_test.go.
 
@@ -15,6 +13,7 @@ func verbs() map[string]func(s *stmt, i int) {
 		"DO": do, "EXECUTE": execute, "EXEC": execute, "PREPARE": prepare,
 		"ATTACH": attach, "VACUUM": vacuum, "PRAGMA": pragma, "LOAD": load, "INSTALL": install, "SECURITY": securityLabel,
 		"SHUTDOWN": shutdown, "KILL": kill, "BACKUP": backup, "RESTORE": backup, "RECONFIGURE": reconfigure, "CHANGE": changeMaster,
+		"RENAME": rename, "EXPORT": export, "FLUSH": flush, "BINLOG": binlog, "START": replication, "STOP": replication, "DETACH": detach, "SETUSER": setUser, "DBCC": dbcc,
 		"INSERT": insert, "REPLACE": insert, "IMPORT": importSchema, "PURGE": purge, "DENY": grant,
 	}
 }
@@ -26,6 +25,10 @@ type entry struct {
 	secret bool                 // as a table
 	// check: the word needs a look for another reason.
 	check bool
+	// tableCall: as a function it is one where a table would stand only.
+	tableCall bool
+	// pack is what the functions of a package do.
+	pack callKind
 }
 
 // lexicon holds the words of all tables, so that the lexer looks each word up
@@ -39,13 +42,18 @@ func init() {
 		entryOf(w).rule = rule
 	}
 	for w, kind := range calls {
-		entryOf(w[strings.LastIndexByte(w, '.')+1:])
 		entryOf(w).call = kind
 	}
 	for w := range secretTables {
 		entryOf(w).secret = true
 	}
-	for _, w := range []string{"USER", "GLOBAL_PRIV", "WRITABLE_SCHEMA", "SET_CONFIG"} {
+	for w, kind := range packages {
+		entryOf(w).pack = kind
+	}
+	for w := range tableCalls {
+		entryOf(w).tableCall = true
+	}
+	for _, w := range []string{"USER", "GLOBAL_PRIV", "WRITABLE_SCHEMA", "SET_CONFIG", "AUTHENTICATION_STRING", "FROM", "JOIN"} {
 		entryOf(w).check = true
 	}
 }
@@ -114,6 +122,7 @@ const (
 	callAdmin                       // changes settings, roles, servers
 	callStop                        // ends sessions or the server
 	callSecret                      // gives away secrets
+	callTable                       // gives the table that it is told the name of
 )
 
 var callReasons = map[callKind]string{
@@ -138,36 +147,53 @@ var calls = map[string]callKind{
 	"DATABASE_TO_XML": callSecret, "SCHEMA_TO_XML": callSecret,
 	"PG_TERMINATE_BACKEND": callStop, "PG_CANCEL_BACKEND": callStop, "PG_PROMOTE": callStop, "PG_WAL_REPLAY_PAUSE": callStop, "PG_SWITCH_WAL": callStop,
 	"PG_DROP_REPLICATION_SLOT": callStop, "PG_RELOAD_CONF": callAdmin, "PG_ROTATE_LOGFILE": callAdmin,
+	"PG_LS_LOGICALMAPDIR": callFile, "PG_LS_LOGICALSNAPDIR": callFile, "PG_LS_REPLSLOTDIR": callFile, "PG_LS_SUMMARIESDIR": callFile,
+	"PG_CREATE_PHYSICAL_REPLICATION_SLOT": callAdmin, "PG_LOGICAL_SLOT_GET_CHANGES": callAdmin, "PG_LOGICAL_SLOT_PEEK_CHANGES": callAdmin, "PG_LOGICAL_SLOT_GET_BINARY_CHANGES": callAdmin,
+	"PG_BACKUP_START": callAdmin, "PG_BACKUP_STOP": callAdmin, "PG_START_BACKUP": callAdmin, "PG_STOP_BACKUP": callAdmin, "PG_WAL_REPLAY_RESUME": callAdmin, "PG_REPLICATION_ORIGIN_CREATE": callAdmin,
+	"TABLE_TO_XML": callTable, "TABLE_TO_XML_AND_XMLSCHEMA": callTable, "DATABASE_TO_XML_AND_XMLSCHEMA": callSecret, "SCHEMA_TO_XML_AND_XMLSCHEMA": callSecret, "LO_UNLINK": callStop,
 	"PG_EXECUTE_SERVER_PROGRAM": callProgram, "PLPERL_CALL_HANDLER": callNative, "PG_STAT_RESET": callAdmin, "PG_STAT_STATEMENTS_RESET": callAdmin,
 	// MySQL
 	"LOAD_FILE": callFile, "SYS_EXEC": callProgram, "SYS_EVAL": callProgram, "SYS_GET": callProgram, "SYS_SET": callProgram, "DO_SYSTEM": callProgram, "LIB_MYSQLUDF_SYS_INFO": callNative,
 	// SQLite
 	"LOAD_EXTENSION": callNative, "READFILE": callFile, "WRITEFILE": callFile, "EDIT": callProgram, "FTS3_TOKENIZER": callNative, "FSDIR": callFile, "LSDIR": callFile, "EVAL": callCode, "ZIPFILE": callFile, "SHELL": callProgram,
 	// DuckDB, ClickHouse
-	"READ_CSV": callFile, "READ_CSV_AUTO": callFile, "READ_PARQUET": callFile, "READ_TEXT": callFile, "READ_BLOB": callFile, "READ_JSON": callFile, "READ_JSON_AUTO": callFile, "READ_NDJSON": callFile, "GLOB": callFile, "PARQUET_SCAN": callFile, "FILE": callFile, "URL": callNetwork, "S3": callNetwork, "REMOTE": callNetwork, "EXECUTABLE": callProgram,
+	"READ_CSV": callFile, "READ_CSV_AUTO": callFile, "READ_PARQUET": callFile, "READ_TEXT": callFile, "READ_BLOB": callFile, "READ_JSON": callFile, "READ_JSON_AUTO": callFile, "READ_NDJSON": callFile, "GLOB": callFile, "PARQUET_SCAN": callFile, "FILE": callFile, "URL": callNetwork, "S3": callNetwork, "S3CLUSTER": callNetwork, "GCS": callNetwork, "HDFS": callNetwork, "REMOTE": callNetwork, "REMOTESECURE": callNetwork, "CLUSTER": callNetwork, "EXECUTABLE": callProgram,
+	"MYSQL": callNetwork, "POSTGRESQL": callNetwork, "MONGODB": callNetwork, "JDBC": callNetwork, "ODBC": callNetwork, "AZUREBLOBSTORAGE": callNetwork, "DELTALAKE": callNetwork, "ICEBERG": callNetwork, "SQLITE": callFile,
+	"POSTGRES_SCAN": callNetwork, "MYSQL_SCAN": callNetwork, "POSTGRES_QUERY": callNetwork, "MYSQL_QUERY": callNetwork, "SQLITE_SCAN": callFile, "READ_JSON_OBJECTS": callFile, "ICEBERG_SCAN": callFile, "DELTA_SCAN": callFile, "GETENV": callSecret, "DUCKDB_SECRETS": callSecret,
 	// T-SQL
 	"XP_CMDSHELL": callProgram, "XP_DIRTREE": callFile, "XP_FILEEXIST": callFile, "XP_SUBDIRS": callFile, "XP_CREATE_SUBDIR": callFile, "XP_DELETE_FILE": callFile, "XP_REGREAD": callAdmin, "XP_REGWRITE": callAdmin,
 	"XP_REGDELETEKEY": callAdmin, "XP_REGDELETEVALUE": callAdmin, "XP_SERVICECONTROL": callStop, "XP_LOGINCONFIG": callSecret, "XP_ENUMGROUPS": callSecret, "SP_OACREATE": callProgram, "SP_OAMETHOD": callProgram, "SP_OAGETPROPERTY": callProgram,
 	"SP_EXECUTESQL": callCode, "SP_SQLEXEC": callCode, "SP_PREPEXEC": callCode, "SP_PREPARE": callCode, "SP_CONFIGURE": callAdmin, "SP_ADDLOGIN": callAdmin, "SP_ADDUSER": callAdmin, "SP_ADDSRVROLEMEMBER": callAdmin, "SP_ADDROLEMEMBER": callAdmin, "SP_GRANTLOGIN": callAdmin, "SP_PASSWORD": callAdmin,
 	"SP_ADDLINKEDSERVER": callNetwork, "SP_ADDLINKEDSRVLOGIN": callAdmin, "SP_SERVEROPTION": callAdmin, "SP_ADDEXTENDEDPROC": callNative, "SP_ADD_JOB": callAdmin, "SP_ADD_JOBSTEP": callProgram, "SP_START_JOB": callProgram, "SP_MAKEWEBTASK": callFile, "SP_EXECUTE_EXTERNAL_SCRIPT": callProgram,
-	"SP_PROCOPTION": callAdmin, "SP_DBOPTION": callAdmin, "SP_DETACH_DB": callStop, "SP_DROPLOGIN": callAdmin, "SP_DROPUSER": callAdmin, "SP_MSFOREACHTABLE": callCode, "SP_MSFOREACHDB": callCode,
+	"SP_PROCOPTION": callAdmin, "SP_DBOPTION": callAdmin, "SP_DETACH_DB": callStop, "SP_DROPLOGIN": callAdmin, "SP_DROPUSER": callAdmin, "SP_ATTACH_DB": callFile, "SP_SEND_DBMAIL": callNetwork, "LOGINPROPERTY": callSecret, "PWDCOMPARE": callSecret, "SP_CHANGE_USERS_LOGIN": callAdmin, "SP_CHANGEDBOWNER": callAdmin, "SP_GRANTDBACCESS": callAdmin, "SP_UPDATE_JOB": callAdmin, "SP_MSFOREACHTABLE": callCode, "SP_MSFOREACHDB": callCode,
 	"OPENROWSET": callNetwork, "OPENDATASOURCE": callNetwork, "OPENQUERY": callNetwork, "FN_GET_AUDIT_FILE": callFile, "FN_XE_FILE_TARGET_READ_FILE": callFile, "FN_TRACE_GETTABLE": callFile,
 	// Oracle
-	"UTL_HTTP.REQUEST": callNetwork, "UTL_FILE.FOPEN": callFile, "DBMS_SCHEDULER.CREATE_JOB": callProgram, "DBMS_JAVA.RUNJAVA": callProgram, "HTTPURITYPE": callNetwork,
+	"HTTPURITYPE": callNetwork,
+}
+
+// tableCalls are functions only where a table would stand; elsewhere the same
+// names are columns and scalar functions.
+var tableCalls = words("FILE URL S3 GCS HDFS REMOTE REMOTESECURE CLUSTER EXECUTABLE GLOB MYSQL POSTGRESQL SQLITE MONGODB JDBC ODBC AZUREBLOBSTORAGE DELTALAKE ICEBERG")
+
+// packages are Oracle's, by what their procedures do.
+var packages = map[string]callKind{
+	"UTL_HTTP": callNetwork, "UTL_TCP": callNetwork, "UTL_SMTP": callNetwork, "UTL_MAIL": callNetwork, "UTL_INADDR": callNetwork, "DBMS_LDAP": callNetwork,
+	"UTL_FILE": callFile, "DBMS_ADVISOR": callFile, "DBMS_XSLPROCESSOR": callFile, "DBMS_LOB": callFile, "DBMS_SCHEDULER": callProgram, "DBMS_JOB": callProgram,
+	"DBMS_JAVA": callProgram, "DBMS_SQL": callProgram, "DBMS_SYS_SQL": callProgram,
 }
 
 // hostileExtensions give SQL a way to files, programs or hosts.
 var hostileExtensions = words("dblink postgres_fdw file_fdw adminpack plpython3u plpython2u plpythonu plperlu pltclu plsh plr pljavau pg_net http pgsql-http aws_s3 aws_lambda azure_storage pg_cron pg_background mysql_fdw oracle_fdw tds_fdw multicorn lo plv8u pg_execute pageinspect pg_read_file pg_surgery")
 
 // trustedLanguages are those whose bodies are SQL-like and stay inside.
-var trustedLanguages = words("SQL PLPGSQL INTERNAL")
+var trustedLanguages = words("SQL PLPGSQL")
 
 // metaCommands are client commands (psql, mysql, sqlite3), by their name, that
 // leave the database.
-var metaShell = map[string]bool{`\!`: true, ".shell": true, ".system": true, "system": true}
+var metaShell = map[string]bool{`\!`: true, ".shell": true, ".system": true, "system": true, "host": true, "pager": true, "edit": true}
 
 var metaFiles = map[string]string{
-	`\i`: "read", `\ir`: "read", `\include`: "read", `\include_relative`: "read", `\.`: "read", "source": "read", ".read": "read", ".import": "read", ".open": "write", ".restore": "read",
+	`\i`: "read", `\ir`: "read", `\include`: "read", `\include_relative`: "read", `\.`: "read", "source": "read", "start": "read", ":r": "read", "tee": "write", "spool": "write", ":out": "write", ":error": "write", ":connect": "connect", ".trace": "write", ".session": "write", ".read": "read", ".import": "read", ".open": "write", ".restore": "read",
 	`\o`: "write", `\out`: "write", `\w`: "write", `\write`: "write", `\T`: "write", ".output": "write", ".once": "write", ".save": "write", ".backup": "write", ".log": "write", ".clone": "write", ".dump": "",
 	`\lo_import`: "read", `\lo_export`: "write", `\s`: "write", `\copy`: "copy", `\e`: "program", `\ef`: "program", `\ev`: "program", `\edit`: "program", ".load": "program", ".excel": "program", ".archive": "write", ".www": "program",
 	`\g`: "pipe", `\gx`: "pipe", `\P`: "program", `\R`: "", `\gexec`: "code", `\setenv`: "program", `\c`: "connect", `\connect`: "connect", `\r`: "", `\u`: "", `\password`: "secret",

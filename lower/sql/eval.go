@@ -14,6 +14,8 @@ type row struct {
 	now     float64
 	pool    *pool
 	lenient bool
+	// flip: what is asked of other tables alone turns out the other way.
+	flip bool
 }
 
 // pool holds what columns are given.
@@ -28,13 +30,14 @@ const maxPool = 24
 
 // hugeNumber and the years around it: bounds that stand for "everything".
 const (
-	hugeNumber = 1e12
+	hugeNumber = 1<<31 - 1
+	hugeKey    = 1e8
 	firstYear  = 1971
 	lastYear   = 2100
 )
 
 func newPool(p *parser, lenient bool, now float64) *pool {
-	pl := &pool{nulls: p.nulls, keys: []float64{7919, 1, 2, 3, 42, 1000, 65537}, numbers: []float64{7919, 0, 1, 2, 3, 42, 65537},
+	pl := &pool{nulls: p.nulls, keys: []float64{7919, 1, 2, 3, 17, 42, 350, 1000, 4096, 65537, 90210}, numbers: []float64{7919, 0, 1, 2, 3, 42, 65537},
 		texts: []string{"zebra quill", "a", "Bob", "x9", "M. O'Neill 7"}, emails: []string{"ann@example.org", "b.c@mail.example.com", "z9@example.net"}}
 	if !lenient {
 		pl.numbers = append(pl.numbers, -1, -40)
@@ -58,7 +61,7 @@ func (pl *pool) addNumber(c float64, lenient bool) {
 		return
 	}
 	for _, v := range []float64{c, c - 1, c + 1} {
-		if v >= 1 {
+		if v >= 1 && v < hugeKey {
 			pl.keys = append(pl.keys, v)
 		}
 		if v >= 0 || !lenient {
@@ -87,7 +90,7 @@ func (pl *pool) addText(s string, lenient bool) {
 	if isNumeric(s) {
 		pl.addNumber(parseNumber(s), lenient)
 	}
-	if s == "" || strings.TrimSpace(s) == "" {
+	if strings.TrimSpace(s) == "" || lowest(s) || highest(s) || lenient && holds(strings.ToLower(s), absent) {
 		return
 	}
 	pl.texts = append(pl.texts, s, s+"x")
@@ -95,6 +98,16 @@ func (pl *pool) addText(s string, lenient bool) {
 	if len(s) > 1 {
 		pl.texts = append(pl.texts, s[:len(s)-1])
 	}
+}
+
+// absent are parts of values that are made up to be in no row.
+var absent = []string{"nonexist", "non-exist", "not_exist", "notexist", "no_such", "no-such", "nosuch", "zzz", "xxx", "impossib", "nobody"}
+
+// lowest and highest are keys that stand before or behind all others.
+func lowest(s string) bool { return strings.Trim(s, "0-(), ") == "" }
+
+func highest(s string) bool {
+	return len(s) >= 3 && strings.Trim(s, "fFzZ9~{}-\u00ff\uffff") == ""
 }
 
 // column is the value of a column, or of anything that varies with the row.
@@ -162,8 +175,7 @@ func (r *row) truth(n *node) truth {
 		return n.sense(r.in(n))
 	case nodeBetween:
 		v := r.value(n.kids[0])
-		a, b := compareValues(">=", v, r.value(n.kids[1])), compareValues("<=", v, r.value(n.kids[2]))
-		return n.sense(both(a, b))
+		return n.sense(both(r.bounded(">=", v, n.kids[0], n.kids[1]), r.bounded("<=", v, n.kids[0], n.kids[2])))
 	case nodeExists:
 		return r.exists(n)
 	}
@@ -229,14 +241,25 @@ func (r *row) compare(n *node) truth {
 	return compareValues(n.text, a, b)
 }
 
+// bounded holds a value against one end of a range.
+func (r *row) bounded(op string, v value, left, end *node) truth {
+	if end.kind == nodeQuery {
+		return r.compareQuery(op, v, left, end)
+	}
+	return compareValues(op, v, r.value(end))
+}
+
 var flipped = map[string]string{"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "<>": "<>", "<=>": "<=>"}
 
 // compareQuery holds a value against what a query gives: the greatest or the
 // least of the very column leaves no row out.
 func (r *row) compareQuery(op string, a value, left, q *node) truth {
 	s := q.query
+	if s.aggregate == "COUNT" && s.wide && r.lenient && left.class.own && (op == "<=" || op == "<") {
+		return yes // keys without gaps
+	}
 	if s.columnKey != 0 && s.columnKey == left.key && s.wide {
-		if s.aggregate == "MAX" && op == "<=" || s.aggregate == "MIN" && op == ">=" {
+		if s.aggregate == "MAX" && op == "<=" || s.aggregate == "MIN" && op == ">=" || s.aggregate == "" && op == "=" {
 			return yes
 		}
 	}
@@ -251,12 +274,12 @@ func (r *row) matches(n *node, a, b value) truth {
 		return yes
 	case n.re != nil && a.kind != freeValue:
 		return truthOf(n.re.MatchString(clip(a.text())))
-	case a.kind != freeValue && b.kind == textValue && (n.text == "LIKE" || n.text == "ILIKE" || n.text == "GLOB"):
+	case a.kind != freeValue && b.kind != freeValue && b.kind != anyValue && (n.text == "LIKE" || n.text == "ILIKE" || n.text == "GLOB"):
 		many, one := byte('%'), byte('_')
 		if n.text == "GLOB" {
 			many, one = '*', '?'
 		}
-		return truthOf(like(strings.ToLower(clip(a.text())), strings.ToLower(clip(b.s)), many, one))
+		return truthOf(like(strings.ToLower(clip(a.text())), strings.ToLower(clip(b.text())), many, one))
 	}
 	return r.column(n.key, class{}).truth()
 }
@@ -269,7 +292,7 @@ func clip(s string) string { return s[:min(len(s), maxText)] }
 // expression compiles the constant pattern of a matching operator; nil where
 // it is none, or not one that can be told.
 func expression(op, s string) *regexp.Regexp {
-	if len(s) > maxText {
+	if len(s) > maxText || repeats.MatchString(s) {
 		return nil
 	}
 	switch op {
@@ -288,6 +311,9 @@ func expression(op, s string) *regexp.Regexp {
 	}
 	return re
 }
+
+// repeats finds counted repetitions, which are dear to compile.
+var repeats = regexp.MustCompile(`\{\d{2,}|\{\d,\d{2,}|\}\s*\{|\}\)+\{`)
 
 // like matches s against a pattern of wildcards; a backslash takes the next
 // byte as it is.
@@ -355,7 +381,11 @@ func (r *row) inQuery(n *node, v value) truth {
 	switch {
 	case q.empty:
 		return truthOf(n.every)
-	case q.wide && !n.every && n.kids[0].key != 0 && q.columnKey == n.kids[0].key && q.aggregate == "":
+	case !n.every && q.holds(n.kids[0].key):
+		return yes
+	case n.every && q.columnKey == n.kids[0].key && q.wide && (q.aggregate == "MIN" && n.text == ">=" || q.aggregate == "MAX" && n.text == "<="):
+		return yes
+	case q.expr != nil && q.expr.series():
 		return yes
 	case q.expr != nil:
 		return compareValues(n.text, v, r.value(q.expr))
@@ -363,6 +393,16 @@ func (r *row) inQuery(n *node, v value) truth {
 		return yes // no column is asked for
 	}
 	return r.column(mix(n.key, n.kids[0].key), class{}).truth()
+}
+
+// series reports whether n is generate_series from the first key to one past
+// any, or to one that is not known.
+func (n *node) series() bool {
+	if n.kind != nodeCall || n.text != "GENERATE_SERIES" || len(n.kids) < 2 {
+		return false
+	}
+	from, to := n.kids[0], n.kids[1]
+	return from.val != nil && from.val.number() <= 1 && (to.val == nil || to.val.number() >= 100_000)
 }
 
 func (r *row) exists(n *node) truth {
@@ -373,6 +413,8 @@ func (r *row) exists(n *node) truth {
 		return no
 	case q.wide || q.expr != nil:
 		return yes
+	case !q.tied:
+		return truthOf(!r.flip)
 	}
 	return r.column(n.query.key, class{}).truth()
 }
@@ -381,7 +423,10 @@ func (r *row) exists(n *node) truth {
 func (r *row) value(n *node) value {
 	switch n.kind {
 	case nodeConst:
-		return n.val
+		if n.val == nil {
+			return value{}
+		}
+		return *n.val
 	case nodeColumn, nodeParam:
 		return r.column(n.key, n.class)
 	case nodeFree:
@@ -432,7 +477,7 @@ func (r *row) query(n *node) value {
 		return value{}
 	case q.expr != nil:
 		return r.value(q.expr)
-	case q.wide:
+	case q.wide || !q.tied:
 		return value{kind: freeValue, key: n.key}
 	}
 	return r.column(n.key, class{})

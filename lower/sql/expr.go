@@ -36,7 +36,7 @@ const (
 type node struct {
 	kind  nodeKind
 	text  string
-	val   value
+	val   *value // of a constant
 	kids  []*node
 	ops   []string
 	query *query
@@ -61,10 +61,14 @@ type parser struct {
 	// nodes counts what was built; columns and ours count the columns, and
 	// those that may be the changed table's own.
 	nodes, columns, ours int
+	strange              int  // how often an operand was none
 	nulls                bool // NULL is tested for
 	odd                  bool // something was not understood
-	deep                 bool // nested deeper than maxConditionDepth
+	free                 bool // a value that is not known is held against something
+	queries              bool // there are subqueries
+	deep                 bool // nested deeper, or more often odd, than maxConditionDepth
 	both                 bool // whether some row passes is asked for too
+	known                map[[2]string]columnInfo
 	numbers              []float64
 	texts                []string
 }
@@ -103,6 +107,7 @@ func (p *parser) takeSym(s string) bool {
 
 func (p *parser) node(n node) *node {
 	p.nodes++
+	p.free = p.free || n.kind == nodeFree || n.kind == nodeParam || n.kind == nodeCall || n.kind == nodeQuery || n.kind == nodeExists || n.query != nil
 	for _, k := range n.kids {
 		n.key = mix(n.key, k.key)
 	}
@@ -230,7 +235,11 @@ func (p *parser) compared(left *node, op string) *node {
 		p.i += 2
 		kids, q := p.list()
 		if q == nil && len(kids) == 1 {
-			kids = elements(p, kids[0])
+			if q = arrayQuery(kids[0]); q == nil {
+				kids = elements(p, kids[0])
+			} else {
+				kids = nil
+			}
 		}
 		n.kind, n.query = nodeIn, q
 		n.kids = append([]*node{left}, kids...)
@@ -238,10 +247,22 @@ func (p *parser) compared(left *node, op string) *node {
 	}
 	right := p.chain()
 	n.kids = []*node{left, right}
-	if right.kind == nodeConst && right.val.kind == textValue {
+	if right.kind == nodeConst && right.val != nil && right.val.kind == textValue && p.patterns > 0 {
+		p.patterns--
 		n.re = expression(n.text, right.val.s)
 	}
 	return p.node(n)
+}
+
+// arrayQuery is the query of ARRAY(SELECT …) or of a query for an array.
+func arrayQuery(n *node) *query {
+	if n.kind == nodeCast {
+		n = n.kids[0]
+	}
+	if n.kind == nodeQuery {
+		return n.query
+	}
+	return nil
 }
 
 // elements are those of an array constant; anything else stays one value.
@@ -252,10 +273,10 @@ func elements(p *parser, n *node) []*node {
 	if n.kind == nodeCall && n.text == "ARRAY" {
 		return n.kids
 	}
-	s, ok := strings.CutPrefix(n.val.s, "{")
-	if n.kind != nodeConst || !ok {
+	if n.kind != nodeConst || n.val == nil || !strings.HasPrefix(n.val.s, "{") {
 		return []*node{n}
 	}
+	s := n.val.s[1:]
 	var out []*node
 	for e := range strings.SplitSeq(strings.TrimSuffix(s, "}"), ",") {
 		if e != "" {
@@ -272,6 +293,9 @@ func (p *parser) in(left *node) *node {
 		return p.node(n)
 	}
 	kids, q := p.list()
+	if len(kids) == 1 && kids[0].kind == nodeQuery {
+		kids, q = nil, kids[0].query
+	}
 	n.query, n.kids = q, append([]*node{left}, kids...)
 	return p.node(n)
 }
@@ -407,14 +431,17 @@ func (p *parser) unary() *node {
 		case p.takeSym("-"):
 			minus++
 			continue
-		case p.takeSym("+"), p.takeSym("~"), p.take("BINARY", "PRIOR"):
+		case p.peek().kind == param && p.peek().text == "@": // PostgreSQL's absolute value
+			p.i++
+			continue
+		case p.takeSym("+"), p.takeSym("~"), p.takeSym("|"), p.takeSym("/"), p.take("BINARY", "PRIOR"):
 			continue
 		}
 		break
 	}
 	n := p.postfix(p.primary())
 	if minus%2 == 1 {
-		if n.kind == nodeConst && n.val.kind == numberValue {
+		if n.kind == nodeConst && n.val != nil && n.val.kind == numberValue {
 			return p.constant(numberOf(-n.val.n))
 		}
 		return p.node(node{kind: nodeNegative, kids: []*node{n}})
@@ -486,7 +513,7 @@ func (p *parser) typeName() *node {
 }
 
 func (p *parser) constant(v value) *node {
-	n := p.node(node{kind: nodeConst, val: v})
+	n := p.node(node{kind: nodeConst, val: &v})
 	n.key = mix(mix(n.key, hash(v.s)), floatBits(v.n)^uint64(v.kind))
 	switch {
 	case v.kind == numberValue && len(p.numbers) < maxPool:
@@ -509,7 +536,9 @@ func (p *parser) primary() *node {
 	case text:
 		s := t.text
 		for p.peek().kind == text { // adjacent strings join
-			s += p.peek().text
+			if len(s) < maxText {
+				s += clip(p.peek().text)
+			}
 			p.i++
 		}
 		return p.constant(textOf(s))
@@ -522,6 +551,9 @@ func (p *parser) primary() *node {
 			return p.parenthesis()
 		}
 		p.odd = true
+		if p.strange++; p.strange > maxConditionDepth {
+			p.deep, p.i = true, len(p.t)
+		}
 		if t.sym(")") || p.i > len(p.t) {
 			p.i--
 		}
@@ -550,6 +582,10 @@ func (p *parser) named() *node {
 		if n := p.keyword(t); n != nil {
 			return n
 		}
+	}
+	if strings.HasPrefix(t.text, "_") && p.after().kind == text { // _utf8'…'
+		p.i++
+		return p.primary()
 	}
 	last, qualifier, next := p.nameAt(p.i)
 	p.i = max(next, p.i+1)
@@ -582,8 +618,8 @@ func (p *parser) keyword(t *token) *node {
 	case p.after().sym("[") && p.take("ARRAY"):
 		return p.array()
 	case p.after().is("OF") && p.take("CURRENT"): // WHERE CURRENT OF cursor
-		p.i++
-		return p.column("", "cursor "+p.peek().text)
+		p.i += 2
+		return p.column("", "cursor")
 	case p.take("ROW"):
 		return p.primary()
 	case t.is("NOT"):
@@ -670,13 +706,28 @@ func (p *parser) call(name string) *node {
 	return p.node(node{kind: nodeCall, text: name, kids: kids})
 }
 
+// columnInfo is what a parser knows of a column that it met before.
+type columnInfo struct {
+	key   string
+	class class
+	ours  bool
+}
+
 func (p *parser) column(qualifier, last string) *node {
 	p.columns++
-	key, ours := p.scope.column(qualifier, last)
-	if ours {
+	c, ok := p.known[[2]string{qualifier, last}]
+	if !ok {
+		c.key, c.ours = p.scope.column(qualifier, last)
+		c.class = classOf(last, p.scope.own)
+		if p.known == nil {
+			p.known = map[[2]string]columnInfo{}
+		}
+		p.known[[2]string{qualifier, last}] = c
+	}
+	if c.ours {
 		p.ours++
 	}
-	n := p.node(node{kind: nodeColumn, text: key, class: classOf(last, p.scope.own)})
-	n.key = hash(key)
+	n := p.node(node{kind: nodeColumn, text: c.key, class: c.class})
+	n.key = hash(c.key)
 	return n
 }

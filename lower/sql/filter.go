@@ -2,6 +2,7 @@ package sql
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -35,7 +36,6 @@ type reading struct {
 	bars bool
 	// lenient takes a foreign key to meet its table, and rows to be ordinary.
 	lenient bool
-	depth   int
 	ctes    map[string][]token
 }
 
@@ -73,6 +73,34 @@ func (sc *scope) tableOf(qualifier string) string {
 		}
 	}
 	return qualifier
+}
+
+// baseOf follows the name of a common table expression that takes all of one
+// table to that table.
+func (sc *scope) baseOf(table string, depth int) string {
+	body, ok := sc.ctes[strings.ToUpper(table)]
+	if !ok || depth > 8 {
+		return table
+	}
+	c := clauses(body)
+	if refs := sc.tablesOf(body[max(0, c.from-1):]); c.from > 0 && c.where < 0 && c.having < 0 && !c.limit && len(refs) == 1 {
+		return sc.baseOf(refs[0].table, depth+1)
+	}
+	return table
+}
+
+// based puts the tables for the common table expressions that are all of one.
+func (sc *scope) based(refs []tableRef) []tableRef {
+	for k, r := range refs {
+		if base := sc.baseOf(r.table, 0); base != r.table {
+			if r.alias == "" {
+				r.alias = r.table
+			}
+			r.table = base
+			refs[k] = r
+		}
+	}
+	return refs
 }
 
 func singular(table string) string {
@@ -121,60 +149,78 @@ func (s *stmt) reach(i int, table string) width {
 	if where >= 0 {
 		cond = t[where+1:]
 	}
-	joins := joinConditions(t[:len(t)-len(cond)])
-	if where < 0 && len(joins) == 0 {
+	conds := joinConditions(t[:len(t)-len(cond)])
+	if where < 0 && len(conds) == 0 {
 		return entirely
 	}
-	w := s.widthOf(cond, sc, where >= 0)
-	for _, j := range joins {
-		w = min(w, s.widthOf(j, sc, true))
+	if where >= 0 {
+		conds = append(conds, cond)
 	}
-	return w
+	return s.widthOf(conds, sc)
 }
 
-// widthOf tries a condition, first as it stands, then on ordinary rows only.
-func (s *stmt) widthOf(cond []token, sc *scope, present bool) width {
-	if !present {
-		return wide
-	}
-	if w := s.try(cond, sc); w != narrow {
+// widthOf tries conditions that must all hold, first as they stand, then on
+// ordinary rows only.
+func (s *stmt) widthOf(conds [][]token, sc *scope) width {
+	w, p, n := s.try(conds, sc)
+	if w != narrow {
 		return w
 	}
-	lenient := *sc
-	r := *sc.reading
+	lenient, r := *sc, *sc.reading
 	r.lenient = true
 	lenient.reading = &r
-	if w := s.try(cond, &lenient); w != narrow {
+	if p.ours == p.columns && !p.queries { // the columns are the same ones
+		p.scope = &lenient
+		if every, _ := s.sampled(p, n); every {
+			return seeming
+		}
+		return narrow
+	}
+	if w, _, _ := s.try(conds, &lenient); w != narrow {
 		return seeming
 	}
 	return narrow
 }
 
-func (s *stmt) try(cond []token, sc *scope) width {
-	p := parser{stmt: s, t: cond, scope: sc}
-	n := p.or()
-	if p.odd && p.nodes <= 1 || p.ours == 0 || p.deep {
-		return wide
+func (s *stmt) try(conds [][]token, sc *scope) (width, *parser, *node) {
+	p := &parser{stmt: s, scope: sc}
+	all := node{kind: nodeAnd}
+	for _, cond := range conds {
+		p.t, p.i = cond, 0
+		all.kids = append(all.kids, p.or())
 	}
-	if all, _ := s.sampled(&p, n); all {
-		return wide
+	n := p.node(all)
+	if p.odd && p.nodes <= 2 || p.deep || p.ours == 0 && !(s.bars && p.columns == 0 && !p.free) {
+		return wide, p, n
 	}
-	return narrow
+	if every, _ := s.sampled(p, n); every {
+		return wide, p, n
+	}
+	return narrow, p, n
 }
 
 // Parts of a condition that are computed at most, each worth some tokens of
 // the work that a text may make.
 const (
-	maxEvaluations = 40_000
+	maxEvaluations = 20_000
 	evaluationWork = 4
 )
 
 // sampled tries a condition on made-up rows: whether all pass and, where that
 // is asked for, whether any does.
 func (s *stmt) sampled(p *parser, n *node) (all, some bool) {
+	all, some = s.sample(p, n, false)
+	if p.queries && !all {
+		all2, some2 := s.sample(p, n, true)
+		return all2, some || some2
+	}
+	return all, some
+}
+
+func (s *stmt) sample(p *parser, n *node, flip bool) (all, some bool) {
 	now := float64(time.Now().Unix())
-	r := row{now: now, pool: newPool(p, p.scope.lenient, now), lenient: p.scope.lenient}
-	tries := max(8, min(512, maxEvaluations/max(1, p.nodes)))
+	r := row{now: now, pool: newPool(p, p.scope.lenient, now), lenient: p.scope.lenient, flip: flip}
+	tries := max(4, min(512, maxEvaluations/max(1, p.nodes)))
 	all = true
 	for k := range tries {
 		r.k = uint64(k)
@@ -198,7 +244,11 @@ func (s *stmt) sampled(p *parser, n *node) (all, some bool) {
 // it is joined to.
 func (s *stmt) scopeOf(t []token, table string) *scope {
 	target := table[strings.LastIndexByte(table, '.')+1:]
-	sc := &scope{reading: &reading{bars: s.bars, ctes: s.ctes()}, target: target, alias: target, tables: tablesOf(t)}
+	sc := &scope{reading: &reading{bars: s.bars, ctes: map[string][]token{}}, target: target, alias: target}
+	if slices.ContainsFunc(s.t[:min(4, len(s.t))], func(t token) bool { return t.is("WITH") }) {
+		sc.addCTEs(s.t)
+	}
+	sc.tables = sc.based(sc.tablesOf(t))
 	for _, r := range sc.tables {
 		if strings.EqualFold(r.alias, target) {
 			sc.target = r.table
@@ -214,7 +264,7 @@ func (s *stmt) scopeOf(t []token, table string) *scope {
 
 // tablesOf lists the tables that stand behind the keywords that introduce
 // them, up to the condition.
-func tablesOf(t []token) (refs []tableRef) {
+func (r *reading) tablesOf(t []token) (refs []tableRef) {
 	depth, listing := 0, true
 	for i := 0; i < len(t); i++ {
 		tok := &t[i]
@@ -230,7 +280,7 @@ func tablesOf(t []token) (refs []tableRef) {
 			listing = false
 		case i == 0, tok.is("FROM", "USING", "JOIN", "UPDATE", "INTO"), tok.sym(",") && listing:
 			listing = true
-			ref, next := tableAt(t, i+1)
+			ref, next := r.tableAt(t, i+1)
 			if ref.table != "" && len(refs) < 64 {
 				refs = append(refs, ref)
 				i = next - 1
@@ -240,9 +290,12 @@ func tablesOf(t []token) (refs []tableRef) {
 	return refs
 }
 
-func tableAt(t []token, i int) (ref tableRef, next int) {
+func (r *reading) tableAt(t []token, i int) (ref tableRef, next int) {
 	for i < len(t) && t[i].is("ONLY", "LATERAL", "LOW_PRIORITY", "QUICK", "IGNORE") {
 		i++
+	}
+	if i+1 < len(t) && t[i].sym("(") && t[i+1].is("SELECT") {
+		return r.derived(t, i)
 	}
 	if i >= len(t) || !t[i].ident() || t[i].is(notNames...) {
 		return ref, i
@@ -266,6 +319,30 @@ func tableAt(t []token, i int) (ref tableRef, next int) {
 		ref.alias = t[i].text
 		i++
 	}
+	return ref, i
+}
+
+// derived reads (SELECT …) alias, which is a common table expression that
+// stands where it is used.
+func (r *reading) derived(t []token, i int) (ref tableRef, next int) {
+	end := closing(t[i:])
+	if end < 0 {
+		return ref, i
+	}
+	body := t[i+1 : i+end]
+	i += end + 1
+	if i < len(t) && t[i].is("AS") {
+		i++
+	}
+	ref.alias = "derived " + strconv.Itoa(len(r.ctes))
+	if i < len(t) && t[i].ident() && !t[i].is(notNames...) {
+		ref.alias = t[i].text
+		i++
+	}
+	if len(r.ctes) < 64 {
+		r.ctes[strings.ToUpper(ref.alias)] = body
+	}
+	ref.table = ref.alias
 	return ref, i
 }
 
@@ -298,16 +375,19 @@ func joinConditions(t []token) (conds [][]token) {
 type query struct {
 	wide  bool // it gives every row of its table
 	empty bool // it gives no row
+	tied  bool // it names columns of the changed table
 	// expr is what a query without tables computes.
 	expr *node
 	// columnKey and aggregate are of the one column that it gives.
 	columnKey uint64
 	aggregate string
 	key       uint64
+	more      []query // what UNION adds
 }
 
 // subquery reads a query up to the parenthesis that closes it.
-func (p *parser) subquery() *query {
+func (p *parser) subquery() (q *query) {
+	p.queries = true
 	start, depth := p.i, 0
 	for ; p.i < len(p.t); p.i++ {
 		if p.t[p.i].sym("(") {
@@ -320,7 +400,9 @@ func (p *parser) subquery() *query {
 	}
 	t := p.t[start:p.i]
 	p.i++
-	q := &query{key: mix(p.nodesKey(), uint64(len(t)))}
+	ours := p.ours
+	defer func() { q.tied = p.ours > ours }()
+	q = &query{key: mix(uint64(p.nodes+1)*0x9e3779b97f4a7c15, uint64(len(t)))}
 	if p.work -= len(t); p.work < 0 || p.depth+2 > maxConditionDepth {
 		p.deep = true
 		return q
@@ -330,14 +412,21 @@ func (p *parser) subquery() *query {
 		if k == 0 {
 			b.key = q.key
 			*q = b
-		} else {
-			q.wide, q.empty, q.expr = q.wide || b.wide, q.empty && b.empty, nil
+			continue
 		}
+		q.more = append(q.more, b)
+		q.empty, q.expr = q.empty && b.empty, nil
 	}
 	return q
 }
 
-func (p *parser) nodesKey() uint64 { return uint64(p.nodes+1) * 0x9e3779b97f4a7c15 }
+// holds reports whether the query gives the column key for every row.
+func (q *query) holds(key uint64) bool {
+	if key != 0 && q.wide && q.columnKey == key && q.aggregate == "" {
+		return true
+	}
+	return slices.ContainsFunc(q.more, func(m query) bool { return m.holds(key) })
+}
 
 // divide cuts t at a keyword that stands at depth 0.
 func divide(t []token, at string) [][]token {
@@ -363,8 +452,17 @@ func (p *parser) branch(t []token) (q query) {
 		t = t[1:]
 	}
 	switch {
-	case len(t) == 0 || t[0].is("VALUES", "WITH"):
+	case len(t) == 0 || t[0].is("VALUES"):
 		return q
+	case t[0].is("WITH"):
+		p.scope.addCTEs(t)
+		for len(t) > 0 && !t[0].is("SELECT") {
+			if end := closing(t); t[0].sym("(") && end > 0 {
+				t = t[end:]
+			}
+			t = t[1:]
+		}
+		return p.branch(t)
 	case t[0].is("TABLE"):
 		q.wide = true
 		return q
@@ -376,13 +474,16 @@ func (p *parser) branch(t []token) (q query) {
 		}
 		return q
 	}
+	if parts := divide(t, "EXCEPT"); len(parts) == 2 && !slices.ContainsFunc(parts[1], func(t token) bool { return t.is("FROM") }) {
+		t = parts[0] // without some constants
+	}
 	parts := clauses(t)
 	sc := &scope{reading: p.scope.reading, target: p.scope.target, alias: p.scope.alias, own: p.scope.own, home: p.scope.home, outer: p.scope}
 	if parts.from < 0 {
 		inner := p.inner(t[1:max(1, parts.list)], p.scope)
 		q.expr = inner.or()
 		p.absorb(inner)
-	} else if sc.tables = tablesOf(t[parts.from-1:]); len(sc.tables) > 0 {
+	} else if sc.tables = sc.based(sc.tablesOf(t[parts.from-1:])); len(sc.tables) > 0 {
 		sc.home = sc.tables[0].table
 	}
 	p.selected(&q, t[1:max(1, parts.list)], sc)
@@ -409,7 +510,7 @@ func (p *parser) gives(t []token, parts clauseIndex, sc *scope, q *query) bool {
 			pass, _ := p.condition(cond, sc)
 			all = all && pass
 		}
-		all = all && parts.from >= 0 && p.hasOn(t)
+		all = all && parts.from >= 0 && hasOn(t)
 	}
 	for _, at := range []int{parts.where, parts.having} {
 		if at < 0 {
@@ -422,7 +523,7 @@ func (p *parser) gives(t []token, parts clauseIndex, sc *scope, q *query) bool {
 	return all
 }
 
-func (p *parser) hasOn(t []token) bool {
+func hasOn(t []token) bool {
 	return slices.ContainsFunc(t, func(t token) bool { return t.is("ON") })
 }
 
@@ -454,6 +555,9 @@ func (p *parser) absorb(inner *parser) {
 func (p *parser) selected(q *query, t []token, sc *scope) {
 	for len(t) > 0 && t[0].is("ALL", "DISTINCT") {
 		t = t[1:]
+	}
+	for len(t) > 3 && t[0].is("ARRAY_AGG", "UNNEST") && t[1].sym("(") && t[len(t)-1].sym(")") {
+		t = t[2 : len(t)-1]
 	}
 	if len(t) > 3 && t[1].sym("(") && t[len(t)-1].sym(")") && t[0].is("MAX", "MIN", "COUNT", "SUM", "AVG") {
 		q.aggregate = t[0].up()
@@ -570,24 +674,22 @@ func unwrap(t []token) []token {
 	return t
 }
 
-// ctes are the common table expressions of the statement.
-func (s *stmt) ctes() map[string][]token {
-	if len(s.t) == 0 || !slices.ContainsFunc(s.t[:min(4, len(s.t))], func(t token) bool { return t.is("WITH") }) {
-		return nil
-	}
-	found := map[string][]token{}
-	for i := 1; i+2 < len(s.t) && len(found) < 64; i++ {
-		if !s.t[i].is("AS") || !s.t[i-1].ident() {
+// addCTEs notes the common table expressions that tokens define.
+func (r *reading) addCTEs(t []token) {
+	for i := 1; i+2 < len(t) && len(r.ctes) < 64; i++ {
+		if !t[i].is("AS") || !t[i-1].ident() {
 			continue
 		}
-		j := s.skip(i+1, "NOT", "MATERIALIZED")
-		if s.tok(j).sym("(") && s.tok(j+1).is("SELECT") {
-			if end := closing(s.t[j:]); end > 0 {
-				found[strings.ToUpper(s.t[i-1].text)] = s.t[j+1 : j+end]
+		j := i + 1
+		for j < len(t) && t[j].is("NOT", "MATERIALIZED") {
+			j++
+		}
+		if j+1 < len(t) && t[j].sym("(") && t[j+1].is("SELECT") {
+			if end := closing(t[j:]); end > 0 {
+				r.ctes[strings.ToUpper(t[i-1].text)] = t[j+1 : j+end]
 			}
 		}
 	}
-	return found
 }
 
 // words makes a set of a list separated by blanks.

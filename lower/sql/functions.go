@@ -2,7 +2,9 @@ package sql
 
 import (
 	"math"
+	"slices"
 	"strings"
+	"time"
 )
 
 // function computes a call whose arguments are known; ok is false where it
@@ -56,12 +58,13 @@ func init() {
 		"ABS": math1(math.Abs), "SIGN": math1(sign), "FLOOR": math1(math.Floor), "CEIL": math1(math.Ceil), "CEILING": math1(math.Ceil), "ROUND": math1(math.Round),
 		"SQRT": math1(math.Sqrt), "EXP": math1(math.Exp), "TRUNC": math1(math.Trunc), "MOD": modulo, "POWER": power, "POW": power,
 		"COALESCE": coalesce, "IFNULL": coalesce, "NVL": coalesce, "ISNULL": isNull, "NULLIF": nullIf,
-		"GREATEST": extreme(1), "LEAST": extreme(-1), "IF": choose, "IIF": choose,
+		"GREATEST": extreme(1), "LEAST": extreme(-1), "MAX": extreme(1), "MIN": extreme(-1), "IF": choose, "IIF": choose,
 		"LOWER": text1(strings.ToLower), "UPPER": text1(strings.ToUpper), "LCASE": text1(strings.ToLower), "UCASE": text1(strings.ToUpper),
 		"TRIM": text1(strings.TrimSpace), "LTRIM": text1(strings.TrimSpace), "RTRIM": text1(strings.TrimSpace), "BTRIM": text1(strings.TrimSpace),
+		"REPLACE": replace, "REVERSE": reverse, "REGEXP_LIKE": regexpLike, "YEAR": year, "EXTRACT": extract, "DATE_PART": extract, "UNIX_TIMESTAMP": epoch, "FROM_UNIXTIME": fromEpoch,
 		"CONCAT": concat, "REPEAT": repeat, "STRPOS": find(0, 1), "INSTR": find(0, 1), "CHARINDEX": find(1, 0), "LOCATE": find(1, 0), "POSITION": find(1, 0),
 		"STARTS_WITH": startsWith, "LEFT": left, "SUBSTR": substr, "SUBSTRING": substr,
-		"DATE": same, "TO_DATE": same, "TO_TIMESTAMP": same, "DATETIME": dateShift, "TIMESTAMP": same, "CONVERT": same,
+		"DATE": same, "TO_DATE": same, "TO_TIMESTAMP": fromEpoch, "DATETIME": dateShift, "TIMESTAMP": same, "CONVERT": same,
 		"DATE_SUB": dateMove("-"), "DATE_ADD": dateMove("+"), "ADDDATE": dateMove("+"), "SUBDATE": dateMove("-"), "DATEADD": dateAdd,
 	}
 }
@@ -123,6 +126,9 @@ func nullIf(_ *row, _ *node, a []value) (value, bool) {
 
 func extreme(want int) function {
 	return func(_ *row, _ *node, a []value) (value, bool) {
+		if len(a) == 1 { // MAX(x) of many rows
+			return value{}, false
+		}
 		best := a[0]
 		for _, v := range a[1:] {
 			if v.kind == freeValue || best.kind == freeValue {
@@ -213,6 +219,74 @@ func substr(_ *row, _ *node, a []value) (value, bool) {
 		s = s[:min(len(s), int(max(0, min(a[2].number(), 1e6))))]
 	}
 	return textOf(s), true
+}
+
+func replace(_ *row, _ *node, a []value) (value, bool) {
+	if len(a) != 3 || a[0].kind == nullValue || a[0].kind == freeValue || a[1].text() == "" {
+		return value{}, false
+	}
+	return textOf(clip(strings.ReplaceAll(clip(a[0].text()), clip(a[1].text()), clip(a[2].text())))), true
+}
+
+func reverse(_ *row, _ *node, a []value) (value, bool) {
+	if a[0].kind == nullValue || a[0].kind == freeValue {
+		return a[0], true
+	}
+	r := []rune(clip(a[0].text()))
+	slices.Reverse(r)
+	return textOf(string(r)), true
+}
+
+func regexpLike(_ *row, n *node, a []value) (value, bool) {
+	if len(a) < 2 || a[0].kind == nullValue || a[0].kind == freeValue || n.kids[1].kind != nodeConst {
+		return value{}, false
+	}
+	if n.re == nil {
+		n.re = expression("~", a[1].text())
+	}
+	if n.re == nil {
+		return value{}, false
+	}
+	return boolOf(n.re.MatchString(clip(a[0].text()))), true
+}
+
+func year(_ *row, _ *node, a []value) (value, bool) {
+	if a[0].kind == nullValue || a[0].kind == freeValue {
+		return value{}, false
+	}
+	return numberOf(float64(time.Unix(int64(a[0].seconds()), 0).UTC().Year())), true
+}
+
+func epoch(_ *row, _ *node, a []value) (value, bool) {
+	if a[0].kind == nullValue || a[0].kind == freeValue {
+		return value{}, false
+	}
+	return numberOf(a[0].seconds()), true
+}
+
+func fromEpoch(_ *row, _ *node, a []value) (value, bool) {
+	if a[0].kind == numberValue {
+		return value{kind: momentValue, n: a[0].n}, true
+	}
+	return a[0], true
+}
+
+// extract is EXTRACT(YEAR FROM x) and DATE_PART('year', x).
+func extract(r *row, n *node, a []value) (value, bool) {
+	if len(a) != 2 {
+		return value{}, false
+	}
+	field := n.kids[0].text
+	if n.kids[0].kind == nodeConst {
+		field = a[0].s
+	}
+	switch field = strings.ToLower(field); field[strings.LastIndexByte(field, '.')+1:] {
+	case "year":
+		return year(r, n, a[1:])
+	case "epoch":
+		return epoch(r, n, a[1:])
+	}
+	return value{}, false
 }
 
 // dateShift is SQLite's datetime('now', '-30 days').

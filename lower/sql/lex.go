@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -12,15 +13,17 @@ import (
 type dialect uint8
 
 const (
-	postgres dialect = iota // E'…', U&'…', $tag$…$tag$, nested comments, "name"
-	mysql                   // '…\'…', "string", `name`, # comment, -- needs a blank, /*! runs
-	tsql                    // [name], nested comments, no backslash
-	sqlite                  // [name], `name`, "name", flat comments
+	postgres   dialect = iota // E'…', U&'…', $tag$…$tag$, nested comments, "name"
+	mysql                     // '…\'…', "string", `name`, # comment, -- needs a blank, /*! runs
+	tsql                      // [name], nested comments, no backslash
+	sqlite                    // [name], `name`, "name", flat comments
+	plainMySQL                // mysql with ANSI_QUOTES and NO_BACKSLASH_ESCAPES
+	oracle                    // q'[…]'
 	dialects
 )
 
 func (d dialect) String() string {
-	return [...]string{"postgres", "mysql", "tsql", "sqlite"}[d]
+	return [...]string{"postgres", "mysql", "tsql", "sqlite", "mysql without escapes", "oracle"}[d]
 }
 
 type tokenKind uint8
@@ -89,21 +92,52 @@ type lexer struct {
 	inVersion int
 	glued     bool
 	lineStart bool
-	broken    bool // an unterminated string or comment ended the reading
+	// cut is where the arguments of a client's command end, 0 for none.
+	cut int
+	// delimiter is what the mysql client was told to end statements with.
+	delimiter string
+	// hash: behind a # and a blank, up to the end of the line: a comment in
+	// MySQL, an operator in PostgreSQL, which takes no verb there.
+	hash   bool
+	broken bool // an unterminated string or comment ended the reading
 }
 
 // lex cuts src as dialect d does. broken says that a string or a comment was
 // not closed; the tokens before it are returned.
 func lex(src string, d dialect) (tokens []token, broken bool) {
-	l := lexer{src: src, d: d, lineStart: true, out: make([]token, 0, len(src)/5+8)}
+	l := lexer{src: src, d: d, lineStart: true, out: make([]token, 0, countTokens(src))}
 	for l.i < len(src) && !l.broken {
 		l.next()
 	}
 	return l.out, l.broken
 }
 
+// countTokens is about how many tokens src has, so that their slice need not
+// grow.
+func countTokens(src string) int {
+	n, inWord := 8, false
+	for i := range len(src) {
+		switch c := src[i]; {
+		case isWordByte(c) || c >= 0x80:
+			if !inWord {
+				n++
+			}
+			inWord = true
+		default:
+			if c > ' ' {
+				n++
+			}
+			inWord = false
+		}
+	}
+	return n
+}
+
 func (l *lexer) emit(t token) {
 	t.glued = l.glued && t.kind == word
+	if l.hash && t.entry != nil && t.entry.call == 0 {
+		t.entry = nil
+	}
 	l.glued, l.lineStart = false, false
 	l.out = append(l.out, t)
 }
@@ -111,21 +145,30 @@ func (l *lexer) emit(t token) {
 func (l *lexer) at(s string) bool { return strings.HasPrefix(l.src[l.i:], s) }
 
 func (l *lexer) next() {
+	if l.cut > 0 && l.i >= l.cut {
+		l.cut = 0
+		l.emit(token{kind: symbol, text: ";"})
+	}
 	c := l.src[l.i]
 	switch {
 	case c == '\n':
 		l.i++
-		l.glued, l.lineStart = false, true
+		l.glued, l.lineStart, l.hash = false, true, false
 	case c == ' ' || c == '\t' || c == '\r' || c == '\f' || c == '\v' || c == 0:
 		l.i++
 		l.glued = false
-	case l.lineStart && (c == '\\' || c == '.' && l.i+1 < len(l.src) && isLetter(l.src[l.i+1])):
-		l.metaLine()
+	case l.lineStart && l.clientCommand(c):
+		l.clientLine()
 	case c == '\\' && l.i+1 < len(l.src):
-		// psql takes meta-commands anywhere outside quotes; mysql's \! too.
-		l.metaLine()
+		l.backslash()
+	case l.delimiter != "" && l.at(l.delimiter):
+		l.i += len(l.delimiter)
+		l.emit(token{kind: symbol, text: ";"})
+	case c == '/' && l.lineStart && (l.i+1 == len(l.src) || l.src[l.i+1] == '\n' || l.src[l.i+1] == '\r'):
+		l.i++ // SQL*Plus and sqlite3 run what stands before it
+		l.emit(token{kind: symbol, text: ";"})
 	case c == '-' && l.at("--") && l.dashComment():
-	case c == '#' && l.d == mysql:
+	case c == '#' && (l.d == mysql || l.d == plainMySQL):
 		l.skipLine()
 	case c == '/' && l.at("/*"):
 		l.blockComment()
@@ -140,12 +183,13 @@ func (l *lexer) next() {
 		} else {
 			l.quoted('"', false, name)
 		}
-	case c == '`':
+	case c == '`' && l.d != postgres: // no quote to PostgreSQL
 		l.quoted('`', false, name)
 	case c == '[' && (l.d == tsql || l.d == sqlite) && l.bracketName():
 	case c == '$' && l.dollar():
 	case c >= '0' && c <= '9', c == '.' && l.i+1 < len(l.src) && isDigit(l.src[l.i+1]):
 		l.number()
+	case c >= 0x80 && l.blank():
 	case isLetter(c) || c >= 0x80:
 		l.word()
 	case c == '@' || c == ':' || c == '?' || c == '$':
@@ -163,22 +207,141 @@ func (l *lexer) skipLine() {
 	}
 }
 
-func (l *lexer) dashComment() bool {
-	if l.d == mysql && l.i+2 < len(l.src) && l.src[l.i+2] > ' ' {
+// blank passes a blank beyond ASCII or a mark that shows nothing: some
+// servers and clients skip them, the others refuse the statement.
+func (l *lexer) blank() bool {
+	r, n := utf8.DecodeRuneInString(l.src[l.i:])
+	if !invisible(r) {
 		return false
+	}
+	l.i += n
+	l.glued = false
+	return true
+}
+
+func invisible(r rune) bool {
+	return unicode.IsSpace(r) || unicode.Is(unicode.Cf, r)
+}
+
+// clientCommands are those of mysql, sqlcmd and SQL*Plus that stand for a
+// line of their own where a statement would begin.
+var clientCommands = words("DELIMITER SOURCE SYSTEM PAGER TEE EDIT HOST SPOOL")
+
+func (l *lexer) clientCommand(c byte) bool {
+	if n := len(l.out); n > 0 && l.out[n-1].kind != meta && !l.out[n-1].sym(";") {
+		return false
+	}
+	rest := l.src[l.i:]
+	switch {
+	case c == '!' || c == '@', c == '.' && len(rest) > 1 && isLetter(rest[1]), strings.HasPrefix(rest, ":!!"):
+		return true
+	case c == ':': // sqlcmd's; psql has variables there
+		end := 1
+		for end < len(rest) && end < 12 && isLetter(rest[end]) {
+			end++
+		}
+		return metaFiles[strings.ToLower(rest[:end])] != ""
+	}
+	if !isLetter(c) {
+		return false
+	}
+	end := strings.IndexAny(rest[:min(len(rest), 11)], " \t\n")
+	if end < 0 {
+		end = len(rest)
+	}
+	if end <= 9 {
+		operand := strings.TrimLeft(rest[end:min(len(rest), end+80)], " \t")
+		path := operand != "" && (operand[0] == '/' || operand[0] == '.') && !strings.HasPrefix(operand, "/*")
+		return clientCommands[strings.ToUpper(rest[:end])] || path && strings.EqualFold(rest[:end], "START")
+	}
+	return false
+}
+
+func (l *lexer) dashComment() bool {
+	if (l.d == mysql || l.d == plainMySQL) && l.i+2 < len(l.src) && l.src[l.i+2] > ' ' {
+		return false
+	}
+	if n := strings.IndexAny(l.src[l.i:], "\r\n"); n >= 0 && (l.d == postgres || l.d == tsql) {
+		l.i += n // a carriage return ends it too
+		return true
 	}
 	l.skipLine()
 	return true
 }
 
-func (l *lexer) metaLine() {
+// clientLine notes a line that some client takes for its own command. For
+// the others it is SQL, so that only the command's name is passed.
+func (l *lexer) clientLine() {
 	start := l.i
 	l.skipLine()
-	l.emit(token{kind: meta, text: strings.TrimSpace(l.src[start:l.i])})
+	line := strings.TrimSpace(l.src[start:l.i])
+	l.emit(token{kind: meta, text: line})
+	name, rest, _ := strings.Cut(line, " ")
+	if strings.EqualFold(name, "DELIMITER") {
+		l.delimiter = strings.TrimSpace(rest)
+		return
+	}
+	l.cut, l.i = l.i, start+len(name)
+}
+
+// proseCommands are those of psql whose arguments are never SQL.
+var proseCommands = words(`\! \H \HELP \? \ECHO \QECHO \WARN \PROMPT`)
+
+// backslash reads a meta-command of psql, which may stand anywhere outside
+// quotes and ends at the next backslash. For other clients the rest of the
+// line is SQL, and counts too.
+func (l *lexer) backslash() {
+	if l.src[l.i+1] == ';' || l.src[l.i+1] == '\\' || l.src[l.i+1] == 'N' && !(l.i+2 < len(l.src) && isWordByte(l.src[l.i+2])) {
+		// A semicolon within one message, psql's separator, MySQL's NULL.
+		t := token{kind: symbol, text: ";"}
+		if l.src[l.i+1] == 'N' {
+			t = token{kind: word, text: "NULL"}
+		}
+		l.i += 2
+		l.emit(t)
+		return
+	}
+	start := l.i
+	l.skipLine()
+	end := l.i
+	name := start + 1
+	for name < end && isWordByte(l.src[name]) {
+		name++
+	}
+	if name == start+1 {
+		name++
+	}
+	prose := proseCommands[strings.ToUpper(l.src[start:name])]
+	if l.src[start+1] != '!' {
+		end = start + 1 + argumentsEnd(l.src[start+1:end])
+	}
+	l.emit(token{kind: meta, text: strings.TrimSpace(l.src[start:end])})
+	l.cut, l.i = end, name
+	if prose {
+		l.i = end
+	}
+}
+
+// argumentsEnd finds the backslash outside quotes that ends a command.
+func argumentsEnd(s string) int {
+	quote := byte(0)
+	for i := range len(s) {
+		switch c := s[i]; {
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			}
+		case c == '\'' || c == '"' || c == '`':
+			quote = c
+		case c == '\\':
+			return i
+		}
+	}
+	return len(s)
 }
 
 func (l *lexer) blockComment() {
-	if l.d == mysql && (l.at("/*!") || l.at("/*M!")) {
+	if (l.d == mysql || l.d == plainMySQL) && (l.at("/*!") || l.at("/*M!")) {
 		l.i += strings.IndexByte(l.src[l.i:], '!') + 1
 		for l.i < len(l.src) && isDigit(l.src[l.i]) {
 			l.i++
@@ -307,14 +470,18 @@ func digits(s string, most, base int) int {
 	return n
 }
 
-// bracketName reads T-SQL's and SQLite's [name]. PostgreSQL's arrays (a[1],
-// ARRAY[…]) are told apart by what stands before the bracket.
+// bracketName reads T-SQL's and SQLite's [name], which may follow a keyword
+// at once. What PostgreSQL has as a[1] is a name here.
 func (l *lexer) bracketName() bool {
 	end := strings.IndexByte(l.src[l.i:], ']')
-	if end < 0 {
-		return false
+	for l.d == tsql && end >= 0 && l.i+end+1 < len(l.src) && l.src[l.i+end+1] == ']' { // ]] stands for one
+		next := strings.IndexByte(l.src[l.i+end+2:], ']')
+		if next < 0 {
+			return false
+		}
+		end += 2 + next
 	}
-	if l.i > 0 && (isWordByte(l.src[l.i-1]) || l.src[l.i-1] == ']') {
+	if end < 0 {
 		return false
 	}
 	inner := l.src[l.i+1 : l.i+end]
@@ -329,7 +496,7 @@ func (l *lexer) dollar() bool {
 		return false
 	}
 	j := l.i + 1
-	for j < len(l.src) && (isWordByte(l.src[j]) && l.src[j] != '$') {
+	for j < len(l.src) && ((isWordByte(l.src[j]) || l.src[j] >= 0x80) && l.src[j] != '$') {
 		j++
 	}
 	if j >= len(l.src) || l.src[j] != '$' || isDigit(l.src[l.i+1]) {
@@ -383,13 +550,19 @@ func (l *lexer) number() {
 func (l *lexer) word() {
 	start := l.i
 	for l.i < len(l.src) && (isWordByte(l.src[l.i]) || l.src[l.i] >= 0x80) {
-		_, n := utf8.DecodeRuneInString(l.src[l.i:])
+		n := 1
+		if l.src[l.i] >= 0x80 {
+			var r rune
+			if r, n = utf8.DecodeRuneInString(l.src[l.i:]); invisible(r) {
+				break
+			}
+		}
 		l.i += n
 	}
 	w := l.src[start:l.i]
 	if l.i < len(l.src) && l.src[l.i] == '\'' {
 		switch {
-		case strings.EqualFold(w, "E"):
+		case strings.EqualFold(w, "E") && l.d == postgres:
 			l.quoted('\'', true, text)
 			return
 		case strings.EqualFold(w, "X"):
@@ -400,6 +573,9 @@ func (l *lexer) word() {
 			l.quoted('\'', l.d == mysql, text)
 			return
 		}
+	}
+	if l.d == oracle && (strings.EqualFold(w, "Q") || strings.EqualFold(w, "NQ")) && l.alternative() {
+		return
 	}
 	if strings.EqualFold(w, "U") && l.at("&'") {
 		l.i++
@@ -416,6 +592,25 @@ func (l *lexer) word() {
 	l.emit(token{kind: word, text: w, entry: lookup(w)})
 }
 
+// alternative reads Oracle's q'[…]' behind its prefix.
+func (l *lexer) alternative() bool {
+	if l.i+1 >= len(l.src) || l.src[l.i] != '\'' || l.src[l.i+1] <= ' ' {
+		return false
+	}
+	last := l.src[l.i+1 : l.i+2]
+	if k := strings.Index("[({<", last); k >= 0 {
+		last = "])}>"[k : k+1]
+	}
+	end := strings.Index(l.src[l.i+2:], last+"'")
+	if end < 0 {
+		return false
+	}
+	body := l.src[l.i+2 : l.i+2+end]
+	l.i += end + 4
+	l.emit(token{kind: text, text: body})
+	return true
+}
+
 func (l *lexer) unhexLast() {
 	if n := len(l.out); n > 0 && !l.broken {
 		if b, err := hex.DecodeString(l.out[n-1].text); err == nil {
@@ -424,19 +619,34 @@ func (l *lexer) unhexLast() {
 	}
 }
 
+// uescape takes UESCAPE 'c' behind a unicode string, if it stands there.
+func (l *lexer) uescape() byte {
+	rest := strings.TrimLeft(l.src[l.i:], " \t\r\n")
+	if len(rest) < 8 || !strings.EqualFold(rest[:7], "UESCAPE") {
+		return '\\'
+	}
+	c := strings.TrimLeft(rest[7:], " \t\r\n")
+	if len(c) < 3 || c[0] != '\'' || c[2] != '\'' {
+		return '\\'
+	}
+	l.i = len(l.src) - len(c) + 3
+	return c[1]
+}
+
 // unicodeLast decodes U&'\0041\+000041' in the last token.
 func (l *lexer) unicodeLast() {
 	if len(l.out) == 0 || l.broken {
 		return
 	}
+	escape := l.uescape()
 	t := &l.out[len(l.out)-1]
 	var b strings.Builder
 	for s := t.text; s != ""; {
 		width, skip := 4, 1
-		if strings.HasPrefix(s, `\+`) {
+		if len(s) > 1 && s[0] == escape && s[1] == '+' {
 			width, skip = 6, 2
 		}
-		if s[0] == '\\' && len(s) >= skip+width && digits(s[skip:], width, 16) == width {
+		if s[0] == escape && len(s) >= skip+width && digits(s[skip:], width, 16) == width {
 			v, _ := strconv.ParseUint(s[skip:skip+width], 16, 32)
 			b.WriteRune(rune(v))
 			s = s[skip+width:]
@@ -487,6 +697,12 @@ var operators = []string{
 
 func (l *lexer) symbol() {
 	n := 1
+	switch c := l.src[l.i]; {
+	case c == ';':
+		l.hash = false
+	case c == '#' && l.i+1 < len(l.src) && l.src[l.i+1] <= ' ' && !l.afterNameKeyword():
+		l.hash = true
+	}
 	if c := l.src[l.i]; c != '(' && c != ')' && c != ',' && c != ';' && c != '.' && l.i+1 < len(l.src) && operatorByte(l.src[l.i+1]) {
 		for _, op := range operators {
 			if l.at(op) {
@@ -497,6 +713,12 @@ func (l *lexer) symbol() {
 	}
 	l.i += n
 	l.emit(token{kind: symbol, text: l.src[l.i-n : l.i]})
+}
+
+// afterNameKeyword: a # here would be T-SQL's temporary name.
+func (l *lexer) afterNameKeyword() bool {
+	n := len(l.out)
+	return n > 0 && l.out[n-1].is("AS", "FROM", "JOIN", "INTO", "TABLE", "UPDATE", "EXEC")
 }
 
 func operatorByte(c byte) bool {

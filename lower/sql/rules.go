@@ -45,14 +45,20 @@ func truncate(s *stmt, i int) {
 		return
 	}
 	j := s.skip(i+1, "TABLE", "ONLY")
+	if s.tok(j).is("FROM", "PARTITION") {
+		return // a column of that name; a partition is alterParts'
+	}
 	if _, whole, _ := s.name(j); whole != "" && (j > i+1 || s.starts(i) || s.tok(j).kind != word || len(s.t) == j+1) {
 		s.destroy("truncate_table", whole, false)
 	}
 }
 
 func deletion(s *stmt, i int) {
-	if s.tok(i-1).is("ON", "BEFORE", "AFTER", "OR", "FOR", "OF", "GRANT", "REVOKE", "DENY", "INSTEAD", "THEN") || s.tok(i-1).sym(",") || s.tok(i-1).sym(".") {
+	if s.tok(i-1).is("ON", "BEFORE", "AFTER", "OR", "FOR", "OF", "GRANT", "REVOKE", "DENY", "INSTEAD") || s.tok(i-1).sym(",") || s.tok(i-1).sym(".") {
 		return
+	}
+	if s.tok(i-1).is("THEN") && !s.tok(i+1).is("FROM") {
+		return // MERGE's, judged by merge
 	}
 	j := s.skip(i+1, "LOW_PRIORITY", "QUICK", "IGNORE")
 	if s.tok(j).is("TOP") {
@@ -63,10 +69,13 @@ func deletion(s *stmt, i int) {
 		}
 		j = s.skip(j+1, "PERCENT")
 	}
-	if !s.tok(j).is("FROM") && !s.starts(i) {
+	if !s.tok(j).is("FROM") && !s.stacked(i) {
 		return
 	}
 	j = s.skip(j, "FROM", "ONLY")
+	if s.tok(j).sym("(") && s.tok(j-1).is("ONLY") {
+		j++
+	}
 	_, whole, next := s.name(j)
 	if whole == "" || s.tok(next).sym("(") {
 		return
@@ -94,13 +103,21 @@ func update(s *stmt, i int) {
 		return
 	}
 	set := false
-	for k := next; k < len(s.t) && !set; k++ {
-		set = s.t[k].is("SET")
-		if s.t[k].is("FROM", "WHERE", "SELECT") {
+	for k, depth := next, 0; k < len(s.t) && !set; k++ {
+		switch t := &s.t[k]; {
+		case t.sym("("):
+			depth++
+		case t.sym(")"):
+			depth--
+		case depth > 0:
+		case t.is("FROM") && s.tok(k-2).is("OF"): // FOR PORTION OF p FROM …
+		case t.is("FROM", "WHERE", "SELECT"):
 			return
+		default:
+			set = t.is("SET")
 		}
 	}
-	if !set || s.tok(i-1).is("THEN") {
+	if !set || s.tok(i-1).is("THEN") && s.tok(i+1).is("SET") {
 		return
 	}
 	s.change(i, whole, "update_unfiltered")
@@ -109,9 +126,6 @@ func update(s *stmt, i int) {
 
 // change judges a DELETE or UPDATE by its filter.
 func (s *stmt) change(i int, table, unfiltered string) {
-	if s.tok(i-1).is("THEN") && s.has("MERGE") {
-		return
-	}
 	switch s.reach(i, table) {
 	case narrow:
 		s.add(cordon.Effect{Kind: cordon.SQL, Op: "change", Target: table})
@@ -143,7 +157,7 @@ func merge(s *stmt, i int) {
 		}
 		if s.t[j].is("ON") && !matched {
 			matched = true
-			if s.widthOf(s.t[j+1:], s.scopeOf(s.t[i:], whole), true) == wide {
+			if s.widthOf([][]token{s.t[j+1:]}, s.scopeOf(s.t[i:], whole)) == wide {
 				s.destroy("update_unfiltered", whole, false)
 			}
 		}
@@ -154,7 +168,11 @@ func insert(s *stmt, i int) {
 	if !s.starts(i) {
 		return
 	}
+	if s.tok(i + 1).is("OVERWRITE") {
+		s.destroy("truncate_table", s.tok(s.skip(i+2, "TABLE", "INTO")).text, false)
+	}
 	if _, whole, _ := s.name(s.skip(i+1, "OR", "REPLACE", "IGNORE", "ABORT", "FAIL", "ROLLBACK", "INTO", "DELAYED", "LOW_PRIORITY", "HIGH_PRIORITY", "OVERWRITE", "TABLE")); whole != "" {
+		s.add(cordon.Effect{Kind: cordon.SQL, Op: "insert", Target: whole})
 		s.system(whole)
 	}
 }
@@ -171,6 +189,9 @@ func (s *stmt) system(table string) {
 // catalogue notices tables of secrets, read in any way.
 func (s *stmt) catalogue(i int) {
 	e, n := s.t[i].entry, s.t[i].text
+	if e.pack != 0 && s.tok(i+1).sym(".") {
+		s.invoke(e.pack, strings.ToLower(n), i+3)
+	}
 	switch {
 	case e.secret:
 		if !s.tok(i + 1).sym("(") {
@@ -179,18 +200,68 @@ func (s *stmt) catalogue(i int) {
 	case !e.check:
 	case strings.EqualFold(n, "user") && s.tok(i-1).sym(".") && strings.EqualFold(s.tok(i-2).text, "mysql"), strings.EqualFold(n, "global_priv"):
 		s.admin("credential", "mysql."+strings.ToLower(n))
+	case s.t[i].is("FROM", "JOIN"):
+		s.source(i + 1)
+	case strings.EqualFold(n, "user") && s.inDatabase == "MYSQL" && s.tok(i-1).is("FROM", "JOIN", "INTO", "UPDATE", "TABLE"), strings.EqualFold(n, "authentication_string"):
+		s.admin("credential", "mysql.user")
 	case strings.EqualFold(n, "writable_schema"):
 		s.admin("sql_security", "writable_schema")
 	}
 }
 
+// source judges what stands behind FROM: DuckDB reads a file or URL that is
+// given as text, T-SQL a table of another server by a name of four parts.
+func (s *stmt) source(i int) {
+	t := s.tok(i)
+	switch {
+	case t.kind == text && !s.tok(i-2).is("DISTINCT") && strings.ContainsAny(t.text, "/.") && s.queried(i-1):
+		if strings.Contains(t.text, "://") {
+			s.hosts(i)
+			return
+		}
+		s.add(cordon.Effect{Kind: cordon.Read, Target: t.text, Dir: s.env.Dir, Expanded: true, Pattern: strings.Contains(t.text, "*")})
+	case t.ident() && s.tok(i+1).sym("."):
+		_, _, next := s.name(i)
+		dots := 0
+		for j := i; j < next; j++ {
+			if s.t[j].sym(".") {
+				dots++
+			}
+		}
+		if dots >= 3 {
+			s.add(cordon.Effect{Kind: cordon.Connect, Pattern: true, Op: "sql"})
+		}
+	}
+}
+
+// queried reports whether the FROM at token i is that of a query: not that of
+// TRIM(… FROM …), nor of PREPARE or SHOW.
+func (s *stmt) queried(i int) bool {
+	depth := 0
+	for j := i - 1; j >= 0 && j > i-64; j-- {
+		switch t := &s.t[j]; {
+		case t.sym(")"):
+			depth++
+		case t.sym("("):
+			if depth--; depth < 0 {
+				return false
+			}
+		case depth == 0 && t.is("SELECT"):
+			return true
+		}
+	}
+	return s.tok(0).is("SELECT", "WITH", "FROM", "CREATE", "INSERT", "DESCRIBE", "SUMMARIZE")
+}
+
 func alter(s *stmt, i int) {
-	if !s.starts(i) || s.tok(i-1).is("OR") {
+	next := s.tok(i + 1)
+	object := next.is("ROLE", "USER", "LOGIN", "SERVER", "DATABASE", "AUTHORIZATION", "TABLE", "ENDPOINT", "CREDENTIAL") && !s.tok(i-1).is("GRANT", "DENY", "REVOKE") && s.tok(i-1).kind != symbol
+	if !s.starts(i) && !object || s.tok(i-1).is("OR") {
 		return
 	}
-	next := s.tok(i + 1)
 	_, whole, _ := s.name(s.skip(i+2, "IF", "EXISTS", "ONLY"))
 	switch {
+	case next.is("DATABASE") && (s.has("COLLATE") || s.has("CHARSET") || s.has("CHARACTER")):
 	case next.is("ROLE", "USER", "LOGIN", "GROUP"):
 		s.admin("sql_role", "alter "+strings.ToLower(next.up())+" "+whole)
 	case next.is("SYSTEM", "DATABASE", "SERVER", "AUTHORIZATION", "INSTANCE", "ENDPOINT", "CREDENTIAL", "EVENT"):
@@ -207,6 +278,7 @@ func alter(s *stmt, i int) {
 
 func (s *stmt) alterParts(i int, whole string) {
 	table := s.tok(i + 1).is("TABLE")
+	s.work -= 3 * (len(s.t) - i) // each token is asked for many words
 	for j := i + 2; j < len(s.t); j++ {
 		t := &s.t[j]
 		switch {
@@ -215,12 +287,20 @@ func (s *stmt) alterParts(i int, whole string) {
 				continue
 			}
 			s.destroy("drop_table", whole+" constraint", true)
-		case t.is("DROP") && table && s.tok(j-1).is("COLUMN") == false && (s.tok(j + 1).ident()):
+		case t.is("DROP") && table && !s.tok(j-1).is("COLUMN") && (s.tok(j + 1).ident()):
 			if s.tok(j - 1).is("ALTER") {
 				continue
 			}
 			s.destroy("drop_table", whole+" column", !s.tok(j+1).is("PARTITION", "PARTITIONS"))
 		case t.is("DISABLE") && (s.tok(j+1).is("ROW", "TRIGGER", "RULE", "POLICY")), t.is("NO") && s.tok(j+1).is("FORCE"), t.is("NOCHECK"):
+			s.admin("sql_security", "protection of "+whole+" switched off")
+		case t.is("DELETE") && table && s.tok(j+1).is("WHERE"):
+			s.change(j, whole, "delete_unfiltered")
+		case t.is("UPDATE") && table && s.tok(j+2).sym("="):
+			s.change(j, whole, "update_unfiltered")
+		case t.is("BLACKHOLE") && table, t.is("USING") && table && s.tok(j+1).kind != name && !s.tok(j+1).is("INDEX") && (s.tok(j+1).kind != word || s.tok(j+1).is("NULL")) && !s.tok(j+1).sym("("):
+			s.destroy("drop_table", whole+" column", true)
+		case t.is("SECURITY_BARRIER", "SECURITY_INVOKER") && s.tok(j+2).is("FALSE", "OFF"), t.is("LEAKPROOF") && !s.tok(j-1).is("NOT"):
 			s.admin("sql_security", "protection of "+whole+" switched off")
 		case t.is("OWNER") && s.tok(j+1).is("TO"):
 			s.admin("sql_role", "owner of "+whole)
@@ -236,14 +316,22 @@ func create(s *stmt, i int) {
 	if s.tok(i-1).is("GRANT", "DENY", "REVOKE") || s.tok(i-1).sym(",") {
 		return
 	}
-	j := s.skip(i+1, "OR", "REPLACE", "ALTER", "UNIQUE", "TRUSTED", "PROCEDURAL", "TEMP", "TEMPORARY", "GLOBAL", "LOCAL", "UNLOGGED", "CONSTRAINT", "DEFINER", "AGGREGATE", "EXTERNAL", "VIRTUAL")
+	j := s.skip(i+1, "OR", "REPLACE", "ALTER", "UNIQUE", "TRUSTED", "PROCEDURAL", "TEMP", "TEMPORARY", "GLOBAL", "LOCAL", "UNLOGGED", "CONSTRAINT", "DEFINER", "AGGREGATE", "VIRTUAL")
 	what := s.tok(j)
 	switch {
+	case what.is("TABLE") && s.tok(i+2).is("REPLACE"):
+		_, whole, _ := s.name(j + 1)
+		s.destroy("drop_table", whole, false)
 	case what.is("ROLE", "USER", "LOGIN", "GROUP") && !s.tok(j+1).is("MAPPING"):
 		s.admin("sql_role", "create "+strings.ToLower(what.up()))
 	case what.is("USER"), what.is("SERVER", "SUBSCRIPTION", "CREDENTIAL", "FOREIGN", "ENDPOINT"), what.is("DATABASE") && s.tok(j+1).is("LINK"), what.is("PUBLICATION", "CONNECTION"):
 		s.connects(i)
-	case what.is("RULE", "EVENT", "POLICY", "ACCESS", "CERTIFICATE", "ASSEMBLY", "JOB"):
+	case what.is("TABLESPACE", "EXTERNAL"):
+		s.hosts(i)
+		s.opaque(callReasons[callFile], "")
+	case what.is("TRANSFORM"):
+		s.routine(i)
+	case what.is("RULE", "EVENT", "POLICY", "ACCESS", "CERTIFICATE", "ASSEMBLY", "JOB", "DIRECTORY", "SECRET"):
 		s.admin("sql_security", "create "+strings.ToLower(what.up()))
 	case what.is("EXTENSION"):
 		_, ext, _ := s.name(s.skip(j+1, "IF", "NOT", "EXISTS"))
@@ -344,7 +432,7 @@ func hostsIn(c string) (hosts []string) {
 }
 
 func grant(s *stmt, i int) {
-	if s.starts(i) && s.tok(i+1).kind != symbol {
+	if (s.stacked(i) || s.tok(i-1).ident() && s.tok(i+1).is("ALL", "SELECT", "INSERT", "UPDATE", "DELETE", "EXECUTE", "CONTROL", "ALTER", "VIEW", "IMPERSONATE", "CREATE") && (s.has("TO") || s.has("FROM"))) && s.tok(i+1).kind != symbol {
 		s.admin("sql_grant", strings.ToLower(s.t[i].up()))
 	}
 }
@@ -364,20 +452,33 @@ func set(s *stmt, i int) {
 	}
 	j := s.skip(i+1, "LOCAL", "SESSION")
 	t := s.tok(j)
+	setting := strings.ToUpper(t.text)
+	if t.kind == param && strings.HasPrefix(t.text, "@@") {
+		setting = strings.ToUpper(strings.TrimLeft(t.text, "@"))
+		if s.tok(j + 1).sym(".") {
+			setting = s.tok(j + 2).up()
+		}
+	}
 	switch {
+	case (setting == "STANDARD_CONFORMING_STRINGS" || setting == "BACKSLASH_QUOTE") && !s.tok(j+2).is("ON", "TRUE", "SAFE_ENCODING"), setting == "SQL_MODE" && strings.Contains(s.tok(j+2).text, "ESCAPES"):
+		s.admin("sql_security", "the way strings are quoted")
+	case strings.HasSuffix(setting, "TRANSACTION_READ_ONLY") && s.tok(j+2).is("OFF", "FALSE", "NO", "DEFAULT") || setting == "CHARACTERISTICS" && s.has("WRITE"):
+		s.admin("sql_security", "a session that only reads is let write")
+	case hardSettings[setting] && t.kind != text:
+		s.admin("sql_security", "setting "+strings.ToLower(setting))
 	case s.tok(i+1).is("SESSION") && t.is("AUTHORIZATION"):
 		s.admin("sql_role", "session authorization")
 	case t.is("GLOBAL", "PERSIST", "PERSIST_ONLY"), strings.HasPrefix(strings.ToLower(t.text), "@@global"):
 		s.admin("sql_security", "server setting "+strings.ToLower(s.tok(j+1).text))
-	case t.is("ROLE") && s.tok(j+1).is("NONE"):
-	case t.kind == word && hardSettings[t.up()]:
-		s.admin("sql_security", "setting "+strings.ToLower(t.text))
 	case t.kind == param:
 		s.assign(j)
 	}
 }
 
 func reset(s *stmt, i int) {
+	if s.starts(i) && (s.tok(i+1).is("ROLE") || s.tok(i+2).is("AUTHORIZATION")) {
+		s.admin("sql_role", "back to the role of the login")
+	}
 	if s.starts(i) && s.tok(i+1).is("MASTER", "SLAVE", "REPLICA", "BINARY") {
 		s.destroy("history", "replication logs", false)
 	}
@@ -480,6 +581,12 @@ func execute(s *stmt, i int) {
 	}
 	j := s.skip(i+1, "IMMEDIATE")
 	t := s.tok(j)
+	if t.is("AS") && s.tok(j+1).is("LOGIN", "USER", "OWNER", "CALLER", "SELF") {
+		if s.starts(i) && s.tok(j+1).is("LOGIN", "USER") {
+			s.admin("sql_role", "execute as")
+		}
+		return
+	}
 	switch {
 	case t.is("FUNCTION", "PROCEDURE"), t.kind == symbol && !t.sym("("):
 		return
@@ -602,25 +709,25 @@ func securityLabel(s *stmt, i int) {
 }
 
 func shutdown(s *stmt, i int) {
-	if s.starts(i) && (len(s.t) == i+1 || s.tok(i+1).is("WITH")) {
+	if s.stacked(i) && (len(s.t) == i+1 || s.tok(i+1).is("WITH")) {
 		s.destroy("power", "database server", false)
 	}
 }
 
 func kill(s *stmt, i int) {
-	if s.starts(i) && (s.tok(i+1).kind == number || s.tok(i+1).is("QUERY", "CONNECTION", "STATS", "HARD", "SOFT") || s.tok(i+1).kind == param) {
+	if s.stacked(i) && (s.tok(i+1).kind == number || s.tok(i+1).is("QUERY", "CONNECTION", "STATS", "HARD", "SOFT") || s.tok(i+1).kind == param) {
 		s.destroy("kill_all", "database sessions", true)
 	}
 }
 
 func backup(s *stmt, i int) {
-	if s.starts(i) && s.tok(i+1).is("DATABASE", "LOG", "CERTIFICATE", "TABLE", "FILELISTONLY", "HEADERONLY") {
+	if (i == 0 || s.tok(i-1).kind != symbol) && s.tok(i+1).is("DATABASE", "LOG", "CERTIFICATE", "TABLE", "FILELISTONLY", "HEADERONLY") {
 		s.opaque(callReasons[callFile], "")
 	}
 }
 
 func reconfigure(s *stmt, i int) {
-	if s.starts(i) {
+	if s.stacked(i) {
 		s.admin("sql_security", "server settings")
 	}
 }
@@ -631,14 +738,79 @@ func changeMaster(s *stmt, i int) {
 	}
 }
 
+func rename(s *stmt, i int) {
+	if s.starts(i) && s.tok(i+1).is("USER") {
+		s.admin("sql_role", "rename user")
+	}
+}
+
+// export is DuckDB's EXPORT DATABASE '/directory' and BigQuery's EXPORT DATA.
+func export(s *stmt, i int) {
+	if s.starts(i) && s.tok(i+1).is("DATA") {
+		s.connects(i)
+	}
+	if s.starts(i) && s.tok(i+1).is("DATABASE") {
+		for j := i + 2; j < len(s.t) && j < i+5; j++ {
+			if s.t[j].kind == text {
+				s.add(cordon.Effect{Kind: cordon.Write, Target: s.t[j].text, Dir: s.env.Dir, Expanded: true, Recursive: true})
+				return
+			}
+		}
+	}
+}
+
+func flush(s *stmt, i int) {
+	if s.starts(i) && s.tok(i+1).is("PRIVILEGES") {
+		s.admin("sql_grant", "privileges loaded again")
+	}
+}
+
+func binlog(s *stmt, i int) {
+	if s.starts(i) && s.tok(i+1).kind == text {
+		s.opaque("replays events of a binary log", "")
+	}
+}
+
+func replication(s *stmt, i int) {
+	if s.starts(i) && s.tok(i+1).is("SLAVE", "REPLICA", "GROUP_REPLICATION", "ALL") {
+		s.admin("sql_security", "replication")
+	}
+}
+
+func detach(s *stmt, i int) {
+	if s.starts(i) && s.tok(i+1).is("TABLE", "DICTIONARY") {
+		s.destroy("drop_table", s.tok(i+2).text, true)
+	}
+}
+
+func setUser(s *stmt, i int) {
+	if s.starts(i) && (s.tok(i+1).kind == text || i == 0) {
+		s.admin("sql_role", "setuser")
+	}
+}
+
+func dbcc(s *stmt, i int) {
+	if s.starts(i) && s.tok(i+1).is("WRITEPAGE", "TRACEON", "TRACEOFF", "SHRINKDATABASE", "SHRINKFILE", "CLONEDATABASE", "ADDEXTENDEDPROC") {
+		s.admin("sql_security", "dbcc "+strings.ToLower(s.tok(i+1).text))
+	}
+}
+
 func importSchema(s *stmt, i int) {
+	if s.starts(i) && s.tok(i+1).is("DATABASE") && s.tok(i+2).kind == text {
+		s.add(cordon.Effect{Kind: cordon.Read, Target: s.tok(i + 2).text, Dir: s.env.Dir, Expanded: true, Recursive: true})
+		s.opaque("the statements of a file are executed", "")
+	}
 	if s.tok(i + 1).is("FOREIGN") {
 		s.add(cordon.Effect{Kind: cordon.Connect, Pattern: true, Op: "sql"})
 	}
 }
 
 func purge(s *stmt, i int) {
-	if s.starts(i) && s.tok(i+1).is("BINARY", "MASTER") {
+	switch next := s.tok(i + 1); {
+	case !s.starts(i):
+	case next.is("BINARY", "MASTER"):
 		s.destroy("history", "binary logs", false)
+	case next.is("RECYCLEBIN", "DBA_RECYCLEBIN", "TABLE", "INDEX", "TABLESPACE"):
+		s.destroy("drop_table", strings.ToLower(next.text), false)
 	}
 }

@@ -10,8 +10,15 @@
 // Text that is itself executed (EXECUTE, DO, PREPARE, sp_executesql) is read
 // in turn where it is constant, and is opaque where it is not.
 //
+// Whether a change is held to some rows is not told by the shape of its
+// condition: the condition is computed for some hundreds of made-up rows, with
+// values by the names of the columns and around the constants that they are
+// compared with. If all pass it is no filter; if only rows without NULL,
+// negative numbers and broken references pass, it is doubtful.
+//
 // What it does not stop: a change whose filter is real but wider than it
-// looks; functions, triggers and views that stand in the database already and
+// looks (an inequality with a value that no row has, a function of one's own
+// that is always true); functions, triggers and views that stand in the database already and
 // do something else than their name says; what a table holds being sent
 // elsewhere by the client that reads it.
 package sql
@@ -19,6 +26,7 @@ package sql
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cordon-sandbox/cordon"
@@ -33,7 +41,7 @@ const (
 
 // maxWork bounds how many tokens the rules may look at in all, since each
 // keyword of change scans what follows it.
-const maxWork = 4 << 20
+const maxWork = 1 << 20
 
 // Env is what the reader needs to know of its surroundings.
 type Env struct {
@@ -52,7 +60,7 @@ func Lower(ctx context.Context, src string, env Env) []cordon.Effect {
 		return []cordon.Effect{{Kind: cordon.Opaque, Origin: cordon.OriginLiteral, Text: src[:1024],
 			Reason: fmt.Sprintf("SQL of %d bytes is more than the %d that are read", len(src), MaxSize)}}
 	}
-	r := &reader{ctx: ctx, env: env, seen: map[effectKey]bool{}, work: maxWork}
+	r := &reader{ctx: ctx, env: env, seen: map[effectKey]bool{}, work: maxWork, patterns: 200}
 	r.text(src, 0)
 	return r.effects
 }
@@ -68,8 +76,12 @@ type reader struct {
 	work int
 	// startsOnly: keywords count at the start of a statement only.
 	startsOnly bool
+	// patterns is how many regular expressions may still be compiled.
+	patterns int
 	// bars: || and && are OR and AND.
 	bars bool
+	// inDatabase is what the last USE named, in upper case.
+	inDatabase string
 }
 
 // effectKey is by what two effects are the same.
@@ -99,6 +111,8 @@ func (r *reader) text(src string, depth int) {
 		return
 	}
 	whole := false
+	var readings [][]token
+	bars := strings.Contains(src, "||") || strings.Contains(src, "&&")
 	for _, d := range dialectsOf(src) {
 		if r.ctx.Err() != nil {
 			r.opaque("the time for reading it ran out", "")
@@ -106,10 +120,16 @@ func (r *reader) text(src string, depth int) {
 		}
 		tokens, broken := lex(src, d)
 		whole = whole || !broken
+		if !bars && !broken && slices.ContainsFunc(readings, func(r []token) bool { return slices.EqualFunc(r, tokens, sameToken) }) {
+			continue // as a dialect before cut it
+		}
+		if !broken {
+			readings = append(readings, tokens)
+		}
 		// Outside PostgreSQL a $ is a letter: what was a quoted body there is
 		// bare text here, in which only the start of a statement counts.
 		r.startsOnly = d != postgres && strings.Contains(src, "$")
-		r.bars = d == mysql
+		r.bars = d == mysql || d == plainMySQL
 		r.program(tokens, broken, depth)
 	}
 	if !whole {
@@ -117,13 +137,21 @@ func (r *reader) text(src string, depth int) {
 	}
 }
 
+func sameToken(a, b token) bool { return a.kind == b.kind && a.text == b.text && a.glued == b.glued }
+
 // dialectsOf names the dialects whose cutting of src could differ.
 func dialectsOf(src string) []dialect {
 	all := []dialect{postgres}
-	if strings.ContainsAny(src, "\\#\"") || strings.Contains(src, "--") || strings.Contains(src, "/*") || strings.Contains(src, "0x") || strings.Contains(src, "||") || strings.Contains(src, "&&") {
+	if strings.Contains(src, `\`) && (strings.Contains(src, "/*!") || strings.Contains(src, "#")) {
+		all = append(all, plainMySQL)
+	}
+	if strings.ContainsAny(src, "\\#\"`") || strings.Contains(src, "--") || strings.Contains(src, "/*") || strings.Contains(src, "0x") || strings.Contains(src, "||") || strings.Contains(src, "&&") {
 		all = append(all, mysql)
 	}
-	if strings.ContainsAny(src, "[$") || strings.Contains(src, "/*") {
+	if strings.Contains(src, "q'") || strings.Contains(src, "Q'") {
+		all = append(all, oracle)
+	}
+	if strings.ContainsAny(src, "[$`") || strings.Contains(src, "/*") || strings.Contains(src, `\'`) {
 		all = append(all, tsql, sqlite)
 	}
 	return all
@@ -153,6 +181,12 @@ func (r *reader) statement(t []token, depth int) {
 	}
 	if len(t) == 0 {
 		return
+	}
+	if t[0].is("USE") && len(t) > 1 {
+		r.inDatabase = t[1].up()
+	}
+	if t[0].kind == param && t[0].text[0] == ':' {
+		r.opaque("the text of a client's variable is executed", "")
 	}
 	before := len(r.effects)
 	s := &stmt{reader: r, t: t, depth: depth}
@@ -184,6 +218,7 @@ var nowhere = token{kind: symbol}
 // start, but also behind WITH, EXPLAIN ANALYZE, PREPARE … AS, in function
 // bodies, and, in T-SQL, simply after another statement.
 func (s *stmt) judge() {
+	planned := s.planned()
 	for i := range s.t {
 		t := &s.t[i]
 		if t.glued {
@@ -193,7 +228,7 @@ func (s *stmt) judge() {
 			continue
 		}
 		s.catalogue(i)
-		if rule := t.entry.rule; rule != nil && t.kind == word && (i == 0 || !s.startsOnly) {
+		if rule := t.entry.rule; rule != nil && t.kind == word && !(planned && t.is("DELETE", "UPDATE", "INSERT", "MERGE", "REPLACE")) && (i == 0 || !s.startsOnly) {
 			if !s.afford(i) {
 				return
 			}
@@ -207,6 +242,24 @@ func (s *stmt) judge() {
 		}
 	}
 	s.bareProcedure()
+}
+
+// planned reports whether the statement is only explained: no server runs
+// what stands behind EXPLAIN without ANALYZE.
+func (s *stmt) planned() bool {
+	if !s.tok(0).is("EXPLAIN", "DESCRIBE", "DESC") {
+		return false
+	}
+	for i := 1; i < len(s.t); i++ {
+		t := &s.t[i]
+		if t.is("ANALYZE", "ANALYSE") {
+			return false
+		}
+		if t.is("SELECT", "DELETE", "UPDATE", "INSERT", "WITH", "MERGE", "REPLACE") {
+			return true
+		}
+	}
+	return false
 }
 
 // afford charges a rule that may scan from token i to the end.
@@ -238,12 +291,14 @@ func (s *stmt) split(i int) {
 // name reads a possibly qualified object name at i: its last part, the whole,
 // and the index after it.
 func (s *stmt) name(i int) (last, whole string, next int) {
-	for s.tok(i).ident() {
+	// A client may put a name for :t or ?, and SQLite takes a string for one.
+	for s.tok(i).ident() || whole == "" && (s.tok(i).kind == param || s.tok(i).kind == text) {
 		last = s.t[i].text
-		if whole != "" {
-			whole += "."
+		if whole == "" {
+			whole = last
+		} else if len(whole) < 256 {
+			whole += "." + last
 		}
-		whole += last
 		i++
 		dots := 0
 		for s.tok(i).sym(".") {
@@ -272,14 +327,25 @@ func (s *stmt) starts(i int) bool {
 	case i == 0, b.sym("("), b.sym(")"), b.sym(";"):
 		return true
 	}
-	return b.is("AS", "EXPLAIN", "ANALYZE", "ANALYSE", "VERBOSE", "BEGIN", "THEN", "ELSE", "DO", "LOOP", "EXECUTE", "PLAN", "QUERY", "MATERIALIZED", "EXTENDED", "END", "START", "TRY")
+	if b.is("AS") { // else a name that is given to a column
+		return s.tok(0).is("PREPARE", "CREATE", "ALTER", "OR")
+	}
+	return b.is("EXPLAIN", "ANALYZE", "ANALYSE", "VERBOSE", "BEGIN", "THEN", "ELSE", "DO", "LOOP", "EXECUTE", "PLAN", "QUERY", "MATERIALIZED", "EXTENDED", "END", "START", "TRY")
+}
+
+// stacked reports whether T-SQL would let a statement begin at token i: there
+// it may follow another one without a semicolon, but not a name that it could
+// be the alias of.
+func (s *stmt) stacked(i int) bool {
+	b := s.tok(i - 1)
+	return s.starts(i) || b.kind == number || b.kind == text || b.kind == param
 }
 
 // ordinary gives a statement that holds nothing to object to its one effect.
 func (s *stmt) ordinary() {
 	op := "read"
 	switch first := s.tok(0); {
-	case first.is("INSERT", "REPLACE", "COPY", "LOAD"):
+	case first.is("INSERT", "REPLACE", "LOAD"), first.is("COPY") && s.has("FROM") && !s.has("SELECT"):
 		op = "insert"
 	case first.is("CREATE", "ALTER", "COMMENT"):
 		op = "create"

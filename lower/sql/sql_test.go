@@ -248,6 +248,19 @@ func FuzzLower(f *testing.F) {
 	}
 	f.Add(strings.Repeat("(", 3000))
 	f.Add(strings.Repeat("a or ", 3000))
+	for _, conditions := range wideConditions {
+		for _, cond := range conditions {
+			f.Add("DELETE FROM t WHERE " + cond)
+		}
+	}
+	for _, statements := range attacksByKind {
+		for _, src := range statements {
+			f.Add(src)
+		}
+	}
+	f.Add("DELETE FROM t WHERE " + strings.Repeat("a = not ", 400))
+	f.Add("DELETE FROM t WHERE " + strings.Repeat("position(", 400))
+	f.Add("DELETE FROM t WHERE " + strings.Repeat("a in (select a from t where (", 200))
 	f.Add("DELETE FROM t WHERE " + strings.Repeat("(a=1 or ", 500))
 	f.Fuzz(func(t *testing.T, src string) {
 		Lower(t.Context(), src, Env{Dir: "/w"})
@@ -275,7 +288,8 @@ func BenchmarkLower1KB(b *testing.B) {
 }
 
 func BenchmarkLower256KB(b *testing.B) {
-	for name, unit := range map[string]string{"selects": "SELECT a FROM t WHERE b = 'c';\n", "parentheses": "(", "ors": "a or ", "commas": "a,", "quotes": "'a' ", "updates": "update a ", "conjunctions": "a&&b ", "calls": "dblink(", "alters": "alter table a "} {
+	for name, unit := range map[string]string{"selects": "SELECT a FROM t WHERE b = 'c';\n", "parentheses": "(", "ors": "a or ", "commas": "a,", "quotes": "'a' ", "updates": "update a ", "conjunctions": "a&&b ", "calls": "dblink(", "alters": "alter table a ", "tuples": "(a,b)=(a,b) or ",
+		"choices": "coalesce(a,b)=c and ", "blanks": "\u00a0", "versions": "/*!", "parts": "user.", "patterns": "a ~ 'x{900}' or ", "lists": "a in (1,2,3,4,5,6,7,8) or ", "subqueries": "(select 1 from t where a=b) or "} {
 		b.Run(name, func(b *testing.B) {
 			src := "DELETE FROM t WHERE " + strings.Repeat(unit, MaxSize/len(unit)-30)
 			b.SetBytes(int64(len(src)))

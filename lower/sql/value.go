@@ -144,6 +144,9 @@ var layouts = []string{time.DateOnly, "2006-01-02 15:04:05", time.RFC3339, "2006
 
 // moment reads a date or a time.
 func moment(s string) (seconds float64, ok bool) {
+	if at, ok := namedMoment(s); ok {
+		return at, true
+	}
 	if len(s) < 8 || len(s) > 40 || !isDigit(s[0]) {
 		return 0, false
 	}
@@ -154,6 +157,24 @@ func moment(s string) (seconds float64, ok bool) {
 	}
 	if len(s) > 10 {
 		return moment(s[:10])
+	}
+	return 0, false
+}
+
+// namedMoment reads PostgreSQL's words for moments.
+func namedMoment(s string) (seconds float64, ok bool) {
+	if len(s) < 3 || len(s) > 9 {
+		return 0, false
+	}
+	switch strings.ToLower(s) {
+	case "epoch", "-infinity":
+		return 0, true
+	case "infinity":
+		return 1e15, true
+	case "now", "today":
+		return float64(time.Now().Unix()), true
+	case "tomorrow":
+		return float64(time.Now().Unix() + 86400), true
 	}
 	return 0, false
 }
@@ -237,7 +258,7 @@ func compareFree(op string, a, b value) truth {
 	if a.kind != anyValue && b.kind != anyValue {
 		return yes
 	}
-	return truthOf(mix(mix(a.key, b.key), hash(op))&1 == 1)
+	return truthOf((a.key^b.key)&1 == 1)
 }
 
 func compareTuples(op string, a, b []value) truth {
@@ -277,6 +298,9 @@ func order(a, b value) int {
 	case a.kind == anyValue && a.class.textual && b.kind == numberValue:
 		return orderNumbers(0, b.n) // MySQL takes a word for 0
 	case a.kind == textValue && b.kind == textValue:
+		if strings.EqualFold(strings.TrimRight(a.s, " "), strings.TrimRight(b.s, " ")) {
+			return 0 // as MySQL's and T-SQL's usual collations have it
+		}
 		return strings.Compare(a.s, b.s)
 	}
 	return orderNumbers(a.number(), b.number())
@@ -288,6 +312,12 @@ func orderColumn(a value, s string) int {
 	}
 	if isNumeric(s) && !a.class.textual {
 		return orderNumbers(a.n, parseNumber(s))
+	}
+	if a.class.key && lowest(s) {
+		return 1
+	}
+	if a.class.key && highest(s) {
+		return -1
 	}
 	return strings.Compare(a.s, s)
 }

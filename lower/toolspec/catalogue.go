@@ -294,7 +294,7 @@ func merge(a, b *Spec) *Spec {
 // (mcp__srv__tool, mcp_srv_tool, srv/tool, srv.tool, srv:tool) or plain.
 func (c *Catalogue) Lookup(server, tool string) (Facts, *Spec) {
 	if suspect(tool) {
-		s := unknown(tool)
+		s := unknown(server, tool)
 		s.SuspectName = true
 		return s.Facts, s
 	}
@@ -307,7 +307,7 @@ func (c *Catalogue) Lookup(server, tool string) (Facts, *Spec) {
 			return s.Facts, s
 		}
 	}
-	s := unknown(tool)
+	s := unknown(server, tool)
 	return s.Facts, s
 }
 

@@ -59,11 +59,13 @@ func wordHints() map[string]Hint {
 	set(Hint{Role: URL, Strong: true}, "url href website webpage webhook weburl urladdress webaddress")
 	set(Hint{Role: URL}, "uri link origin callback address remote proxy resource page site server base feed")
 	set(Hint{Role: URL, Strong: true, Route: true}, "endpoint route")
-	set(Hint{Role: Host, Strong: true}, "hostname fqdn host ip ipaddress")
-	set(Hint{Role: Host}, "domain")
+	set(Hint{Role: Host, Strong: true}, "hostname fqdn host ip ipaddress netloc")
+	set(Hint{Role: Host}, "domain broker peer upstream nameserver")
 	set(Hint{Role: Shell, Strong: true}, "command cmd bash shellscript commandtorun program executable")
-	set(Hint{Role: Shell}, "shell")
-	set(Hint{Role: Code, Strong: true}, "script code snippet sourcecode javascript python js py typescript lambda")
+	set(Hint{Role: Shell}, "shell run exec execute")
+	set(Hint{Role: Code}, "eval expr formula lambda")
+	set(Hint{Role: Stdin}, "stdin")
+	set(Hint{Role: Code, Strong: true}, "script code snippet sourcecode javascript python js py typescript")
 	set(Hint{Role: SQL, Strong: true}, "sql")
 	set(Hint{Role: MaybeSQL, Strong: true}, "statement stmt")
 	set(Hint{Role: Argv, Strong: true}, "argv")
@@ -110,6 +112,9 @@ func InferArg(name string) Hint {
 	}
 	var wb [12]string
 	ws := words(wb[:0], name)
+	if h, ok := wrapped(ws); ok {
+		return h
+	}
 	h := lastWord(ws)
 	if h.Role == Infer && len(ws) > 0 && !attribute[ws[len(ws)-1]] {
 		h = glued(n)
@@ -122,6 +127,37 @@ func InferArg(name string) Hint {
 		}
 	}
 	return h
+}
+
+// bodies are words for the text of what the word before names.
+var bodies = set("text string str body content source src block line lines raw value input")
+
+// choices are words before a host's name that make it a filter.
+var choices = set("include included exclude excluded allowed allow blocked block denied deny filter trusted ignore ignored")
+
+// wrapped reads names of two parts that mean what the first does: the text of
+// a script is code, that of a query is one. A choice of domains is no host.
+func wrapped(ws []string) (Hint, bool) {
+	if len(ws) < 2 {
+		return Hint{}, false
+	}
+	before, last := ws[len(ws)-2], ws[len(ws)-1]
+	if choices[ws[0]] && (last == "domain" || last == "domains" || last == "host" || last == "hosts" || last == "site" || last == "sites") {
+		return Hint{Role: Text, Strong: true}, true
+	}
+	if before == "raw" && last == "query" {
+		return Hint{Role: MaybeSQL, Strong: true}, true
+	}
+	if !bodies[last] {
+		return Hint{}, false
+	}
+	switch h := byWord[before]; {
+	case before == "query":
+		return Hint{Role: MaybeSQL, Strong: true}, true
+	case h.Role.IsCode() && h.Role != ArgvRest && h.Strong:
+		return h, true
+	}
+	return Hint{}, false
 }
 
 // lastWord takes the meaning of the last word that has one.
@@ -161,7 +197,7 @@ func glued(n []byte) Hint {
 	s = strings.TrimSuffix(s, "list")
 	s = strings.TrimSuffix(s, "name")
 	for _, e := range suffixes {
-		if strings.HasSuffix(s, e.end) && len(s) > len(e.end) {
+		if strings.HasSuffix(s, e.end) && len(s) > len(e.end) && s != "ghost" {
 			h := byWord[e.of]
 			h.Many = many
 			if h.Role.IsPath() {
@@ -177,7 +213,7 @@ func glued(n []byte) Hint {
 var suffixes = []struct{ end, of string }{
 	{"filepath", "path"}, {"path", "path"}, {"profile", "image"}, {"file", "file"}, {"dir", "dir"}, {"directory", "dir"},
 	{"directorie", "dir"}, {"folder", "dir"}, {"url", "url"}, {"uri", "uri"}, {"href", "href"}, {"link", "link"}, {"endpoint", "uri"},
-	{"hostname", "hostname"}, {"command", "command"}, {"cmd", "cmd"}, {"script", "script"},
+	{"hostname", "hostname"}, {"host", "host"}, {"command", "command"}, {"cmd", "cmd"}, {"script", "script"},
 	{"sql", "sql"}, {"code", "code"}, {"text", "text"}, {"content", "content"}, {"message", "message"},
 }
 
@@ -226,10 +262,13 @@ var gravest = set("delete remove purge erase wipe drop destroy terminate send pu
 var execWords = set("run exec execute eval evaluate shell bash sh zsh powershell pwsh terminal console command cmd spawn repl interpreter python python3 javascript js node typescript script")
 
 // unknown makes the spec of a tool that is not in the catalogue.
-func unknown(name string) *Spec {
-	_, tool, ok := qualified(name)
+func unknown(server, name string) *Spec {
+	srv, tool, ok := qualified(name)
 	if !ok {
 		tool = name
+	}
+	if srv != "" {
+		server = srv
 	}
 	var wb [12]string
 	ws := words(wb[:0], tool)
@@ -250,7 +289,21 @@ func unknown(name string) *Spec {
 			s.Language = languageWord(w, s.Language)
 		}
 	}
+	if s.Language == "" && types(server, ws) {
+		s.Language = "?"
+	}
 	s.globs = finds && !greps
+	s.ReadsEnv, s.MayReadEnv = readsEnv(ws)
+	if len(ws) == 1 && programs[ws[0]] {
+		s.Program = ws[0]
+	}
+	for _, w := range ws {
+		s.Dials = s.Dials || dialWords[w]
+		// Code that nothing here reads is no code of a language that is read.
+		if foreign[w] && (s.Language != "" || len(ws) == 1) {
+			s.Language = w
+		}
+	}
 	switch {
 	case deletes:
 		s.PathRole = Delete
@@ -263,6 +316,88 @@ func unknown(name string) *Spec {
 	}
 	return s
 }
+
+// Words of a tool that gives out environment variables: what it does, what
+// of, and what else would be meant instead.
+var (
+	envVerbs  = set("get getenv read dump print printenv show list display export fetch query env environ environment vars variables variable var all process system sys os current")
+	envNouns  = set("env environ getenv printenv envvar envvars")
+	envPlural = set("vars variables variable var dump")
+)
+
+// readsEnv reports a name made of nothing but words for reading environment
+// variables. An environment that is none of a process (of a deployment, of an
+// interpreter) has other words beside it, or an argument that names it: may is
+// set for a name that could be either.
+func readsEnv(ws []string) (does, may bool) {
+	for _, w := range ws {
+		if !envVerbs[w] && !envNouns[w] {
+			return false, false
+		}
+		does = does || envNouns[w]
+		may = may || w == "environment"
+	}
+	for _, w := range ws {
+		does = does || may && envPlural[w]
+	}
+	return does, may && !does
+}
+
+// Dispatches reports whether the words of a tool's name say that it hands
+// calls on to other tools.
+func Dispatches(name string) bool {
+	_, tool, ok := qualified(name)
+	if !ok {
+		tool = name
+	}
+	// multi_tool_use.parallel says it in its first part.
+	var wb, sb [12]string
+	for _, w := range words(wb[:0], tool) {
+		if dispatchWords[w] {
+			return true
+		}
+	}
+	for _, w := range words(sb[:0], name) {
+		if w == "multi" {
+			return true
+		}
+	}
+	return false
+}
+
+var dispatchWords = set("batch parallel dispatch multi call calls invoke gateway proxy tool tools router route delegate")
+
+// Servers of terminals, and what types into one.
+var (
+	terminals = set("terminal term tmux iterm console tty pty shell screen zellij ssh")
+	typeVerbs = set("type send write input keys key text press paste enter submit stdin line lines")
+)
+
+// types reports a tool that types into a terminal.
+func types(server string, ws []string) bool {
+	var sb [12]string
+	terminal := false
+	for _, w := range words(sb[:0], server) {
+		terminal = terminal || terminals[w]
+	}
+	for _, w := range ws {
+		if terminal && typeVerbs[w] {
+			return true
+		}
+	}
+	return false
+}
+
+// dialWords are of tools that look hosts up or try them.
+var dialWords = set("ping dns nslookup dig whois traceroute tracert telnet nmap portscan socket tcp udp netcat")
+
+// programs are those that servers offer as a tool of their name.
+var programs = set(`kubectl helm terraform tofu pulumi ansible aws az gcloud gsutil doctl docker podman git gh glab npm npx pnpm
+	yarn pip uv cargo make systemctl service psql mysql mongosh emacs vim vi ed awk gawk sed find xargs rsync scp ssh sftp wget nc
+	ncat socat tar zip unzip rm cp mv ln chmod chown dd crontab at cat head tail less tee env openssl gpg sudo tmux screen`)
+
+// foreign are languages without a reader.
+var foreign = set("ruby irb perl php lua awk gawk osascript applescript rscript julia scala groovy clojure elixir tcl swift haskell")
 
 // languageWord is the language that a word of a tool's name stands for; "?"
 // is some language.

@@ -13,6 +13,9 @@ type Schema struct {
 	// names are all properties, so that a reader can tell a declared
 	// argument from one that an agent made up.
 	names map[string]bool
+	// loose are the properties whose description alone speaks of an address:
+	// "URL slug of the page" is none.
+	loose map[string]bool
 }
 
 const (
@@ -23,7 +26,7 @@ const (
 // ParseSchema reads a JSON schema of a tool's input. What it cannot read it
 // passes over: a schema only ever adds roles.
 func ParseSchema(b []byte) *Schema {
-	s := &Schema{roles: map[string]Role{}, names: map[string]bool{}}
+	s := &Schema{roles: map[string]Role{}, names: map[string]bool{}, loose: map[string]bool{}}
 	v, err := strictjson.Parse(b)
 	if err != nil {
 		return s
@@ -40,6 +43,16 @@ func (s *Schema) Role(name string) Role {
 	}
 	var buf [64]byte
 	return s.roles[string(AppendNormal(buf[:0], name))]
+}
+
+// Sure reports whether any value of the property has its role. Otherwise only
+// one that looks like it has.
+func (s *Schema) Sure(name string) bool {
+	if s == nil {
+		return false
+	}
+	var buf [64]byte
+	return !s.loose[string(AppendNormal(buf[:0], name))]
 }
 
 // Declares reports whether the schema has a property of that name.
@@ -67,8 +80,8 @@ func (s *Schema) walk(v *strictjson.Value, name string, depth int, budget *int) 
 		return
 	}
 	if name != "" {
-		if r := describe(v); r > s.roles[name] {
-			s.roles[name] = r
+		if r, sure := describe(v); r > s.roles[name] {
+			s.roles[name], s.loose[name] = r, !sure
 		}
 	}
 	for i, k := range v.Keys {
@@ -101,28 +114,41 @@ var described = []struct {
 	{"url", URL}, {"uri", URL}, {"hostname", Host}, {"web address", URL},
 }
 
-// describe reads a property's format and description.
-func describe(v *strictjson.Value) Role {
+// names reports whether what follows a noun leaves it the thing described:
+// "URL of the page" is one, "URL slug" is not.
+func names(rest string) bool {
+	rest = strings.TrimLeft(rest, " ")
+	for _, next := range [...]string{"of ", "to ", "for ", "from ", "where ", "that ", "which ", "or ", "and ", "in ", "(", ".", ",", ":", ";"} {
+		if strings.HasPrefix(rest, next) {
+			return true
+		}
+	}
+	return rest == ""
+}
+
+// describe reads a property's format and description; sure is false where an
+// address is spoken of without saying that the property is one.
+func describe(v *strictjson.Value) (r Role, sure bool) {
 	format, _ := v.Text("format")
 	switch format {
 	case "uri", "uri-reference", "iri", "iri-reference", "url":
-		return URL
+		return URL, true
 	case "hostname", "idn-hostname", "ipv4", "ipv6":
-		return Host
+		return Host, true
 	case "path", "file-path", "filepath", "directory-path", "file":
-		return Write
+		return Write, true
 	}
 	desc, ok := v.Text("description")
 	if !ok || len(desc) > 4096 {
-		return Infer
+		return Infer, true
 	}
 	desc = strings.ToLower(desc)
 	// The first thing that a description names is what it describes.
-	best, at := Infer, len(desc)
+	best, at, end := Infer, len(desc), 0
 	for _, d := range described {
 		if i := strings.Index(desc, d.words); i >= 0 && i < at && i < 80 {
-			best, at = d.role, i
+			best, at, end = d.role, i, i+len(d.words)
 		}
 	}
-	return best
+	return best, best != URL && best != Host || names(desc[end:])
 }

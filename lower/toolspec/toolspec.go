@@ -81,6 +81,8 @@ const (
 	URLsInText
 	// Recipient names who gets what the tool hands on.
 	Recipient
+	// Stdin is what the program that the call starts reads as its input.
+	Stdin
 	// Language names the language of the code argument.
 	Language
 	// Ref is a revision or other word that a program gets as one argument.
@@ -127,7 +129,7 @@ const (
 
 var roleNames = [...]string{
 	"infer", "text", "content", "send", "urls_in_text", "recipient",
-	"language", "ref", "glob", "read_glob", "read", "list", "write", "delete",
+	"stdin", "language", "ref", "glob", "read_glob", "read", "list", "write", "delete",
 	"move", "cwd", "url", "host", "interpreter", "env", "patch", "page_script", "sql",
 	"maybe_sql", "code", "shell", "argv", "argv_rest",
 }
@@ -190,6 +192,15 @@ type Spec struct {
 	Remote bool
 	// ReadsEnv: the tool gives out the environment of its server.
 	ReadsEnv bool
+	// Dials: the words of its name say that it speaks to the hosts that its
+	// arguments name, whatever they are called.
+	Dials bool
+	// Program is the program that the tool is named after, whose arguments
+	// its own arguments are; "" for none.
+	Program string
+	// MayReadEnv: it may do so where it is called without an argument, by its
+	// name alone.
+	MayReadEnv bool
 
 	args map[string]Role
 	// names as compared and as written; servers the entry is bound to.

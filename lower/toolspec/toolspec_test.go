@@ -103,7 +103,7 @@ func TestUnknownToolsAreJudgedByTheWordsOfTheirNames(t *testing.T) {
 		{"archive_rename", Move, false, false, false},
 		{"address_getter", Write, false, false, false},
 	} {
-		s := unknown(r.tool)
+		s := unknown("", r.tool)
 		if s.PathRole != r.path || s.Irreversible != r.irreversible || s.Outbound != r.outbound || s.Executes() != r.executes {
 			t.Errorf("%s: path %s irreversible %v outbound %v executes %v", r.tool, s.PathRole, s.Irreversible, s.Outbound, s.Executes())
 		}
@@ -422,6 +422,98 @@ func TestTheCatalogueHoldsTheToolsThatAgentsHave(t *testing.T) {
 			if f, _ := c.Lookup(r.server, name); !f.Known || f.Group != r.group || normal(f.Name) != normal(name) {
 				t.Errorf("%s %s: %+v (want %s)", r.server, name, f, r.group)
 			}
+		}
+	}
+}
+
+func TestNamesOfTwoPartsMeanTheFirst(t *testing.T) {
+	for _, r := range []struct {
+		arg    string
+		role   Role
+		strong bool
+	}{
+		{"script_text", Code, true},
+		{"codeBlock", Code, true},
+		{"sqlText", SQL, true},
+		{"command_string", Shell, true},
+		{"query_string", MaybeSQL, true},
+		{"rawQuery", MaybeSQL, true},
+		{"include_domains", Text, true},
+		{"blocked_hosts", Text, true},
+		{"domain", Host, false},
+		{"netloc", Host, true},
+		{"PGHOST", Host, true},
+		{"ghost", Infer, false},
+		{"run", Shell, false},
+		{"expr", Code, false},
+		{"stdin", Stdin, false},
+		{"page_text", Content, true},
+		{"raw_value", Infer, false},
+	} {
+		if h := InferArg(r.arg); h.Role != r.role || h.Strong != r.strong {
+			t.Errorf("%s: %s strong %v (want %s %v)", r.arg, h.Role, h.Strong, r.role, r.strong)
+		}
+	}
+}
+
+func TestToolsThatReadTheEnvironmentAreToldByTheirNames(t *testing.T) {
+	for _, r := range []struct {
+		tool      string
+		does, may bool
+	}{
+		{"get_env", true, false},
+		{"mcp__sys__printEnv", true, false},
+		{"list_environment_variables", true, false},
+		{"dumpEnvironment", true, false},
+		{"environ", true, false},
+		{"get_environment", false, true},
+		{"list_environments", false, false},
+		{"set_env", false, false},
+		{"get_env_info", false, false},
+		{"get_python_environment", false, false},
+		{"envelope_get", false, false},
+	} {
+		if s := unknown("", r.tool); s.ReadsEnv != r.does || s.MayReadEnv != r.may {
+			t.Errorf("%s: %v %v (want %v %v)", r.tool, s.ReadsEnv, s.MayReadEnv, r.does, r.may)
+		}
+	}
+}
+
+func TestToolsThatHandCallsOnAreToldByTheirNames(t *testing.T) {
+	for tool, want := range map[string]bool{
+		"batch": true, "mcp__hub__call_tool": true, "multi_tool_use.parallel": true, "runInParallel": true, "invoke": true,
+		"recall": false, "get_user": false, "toolbox_list": false, "batched": false,
+	} {
+		if got := Dispatches(tool); got != want {
+			t.Errorf("%s: %v (want %v)", tool, got, want)
+		}
+	}
+}
+
+func TestToolsThatTypeIntoATerminalExecute(t *testing.T) {
+	for _, r := range []struct {
+		server, tool string
+		want         bool
+	}{
+		{"", "mcp__tmux__send_keys", true},
+		{"iterm", "type_text", true},
+		{"tmux", "list_panes", false},
+		{"forms", "type_text", false},
+	} {
+		if _, s := Builtin().Lookup(r.server, r.tool); s.Executes() != r.want && !s.Known {
+			t.Errorf("%s %s: executes %v (want %v)", r.server, r.tool, s.Executes(), r.want)
+		}
+	}
+}
+
+func TestADescriptionThatSpeaksOfAnAddressIsNotSure(t *testing.T) {
+	s := ParseSchema([]byte(`{"properties":{
+		"slug":{"description":"URL slug of the page"},
+		"addr":{"description":"The URL of the page to open"},
+		"ref":{"type":"string","format":"uri"}}}`))
+	for name, want := range map[string]bool{"slug": false, "addr": true, "ref": true, "absent": true} {
+		if got := s.Sure(name); got != want {
+			t.Errorf("%s: %v (want %v)", name, got, want)
 		}
 	}
 }

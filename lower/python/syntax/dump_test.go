@@ -244,7 +244,7 @@ func (d *dumper) ifs(s *If, i int) {
 }
 
 func binaryName(k Kind) string {
-	return "(" + map[Kind]string{Plus: "Add", Minus: "Sub", Star: "Mult", At_: "MatMult", Slash: "Div", Percent: "Mod",
+	return "(" + map[Kind]string{Plus: "Add", Minus: "Sub", Star: "Mult", AtSign: "MatMult", Slash: "Div", Percent: "Mod",
 		LShift: "LShift", RShift: "RShift", Pipe: "BitOr", Caret: "BitXor", Amp: "BitAnd", DoubleSlash: "FloorDiv",
 		DoubleStar: "Pow"}[k] + ")"
 }

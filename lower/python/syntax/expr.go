@@ -200,19 +200,19 @@ func precedence(k Kind) int {
 		return 4
 	case Plus, Minus:
 		return 5
-	case Star, Slash, DoubleSlash, Percent, At_:
+	case Star, Slash, DoubleSlash, Percent, AtSign:
 		return 6
 	}
 	return 0
 }
 
-// bitOr reads binary operators that bind tighter than min.
-func (p *parser) bitOr(min int) Expr {
+// bitOr reads binary operators that bind tighter than above.
+func (p *parser) bitOr(above int) Expr {
 	x := p.unary()
 	for {
 		op := p.peek()
 		prec := precedence(op)
-		if prec == 0 || prec <= min {
+		if prec == 0 || prec <= above {
 			return x
 		}
 		p.next()
@@ -332,7 +332,7 @@ func (p *parser) args() (args []Expr, kws []Keyword) {
 			kws = append(kws, Keyword{Value: p.expr()})
 		case p.got(Star):
 			args = append(args, &Starred{At: at, X: p.expr()})
-		case p.peek() == Ident && p.peekAt(1) == Assign_:
+		case p.peek() == Ident && p.peekAt(1) == Equals:
 			name := p.ident()
 			p.next()
 			kws = append(kws, Keyword{Name: name, Value: p.expr()})
@@ -401,6 +401,9 @@ func (p *parser) strings() Expr {
 	}
 	for {
 		if t.Kind == FString {
+			if bytes {
+				p.fail(int(t.Start), "text and bytes stand side by side")
+			}
 			text = true
 			j := p.joined(int(t.Start), int(t.End))
 			template = template || j.Template
@@ -414,6 +417,9 @@ func (p *parser) strings() Expr {
 			}
 		} else {
 			s, b := literal(p.str(t))
+			if b != bytes && (len(cur) > 0 || text || len(out) > 0) {
+				p.fail(int(t.Start), "text and bytes stand side by side")
+			}
 			bytes = b
 			cur = append(cur, s...)
 		}

@@ -264,7 +264,7 @@ func (p *parser) field(i int, quote byte, n int, raw bool) (fd *Field, debug str
 	}
 	sub := p.sub(i+1, f.expr)
 	fd = &Field{At: At(i), Value: sub.fieldExpr(), Conv: f.conv, Text: strings.TrimSpace(p.text[i+1 : f.expr])}
-	if sub.peek() == Assign_ {
+	if sub.peek() == Equals {
 		sub.next()
 		debug = stripComments(p.text[i+1 : f.expr])
 		if f.conv == 0 && f.spec == 0 {

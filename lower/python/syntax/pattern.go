@@ -3,7 +3,7 @@ package syntax
 // matchStmt reads a match statement, or nil where `match` is a plain name.
 func (p *parser) matchStmt() Stmt {
 	switch p.peekAt(1) {
-	case Assign_, Dot, Comma, RParen, Newline, Colon, EqEq, ColonEq, Semi, EOF:
+	case Equals, Dot, Comma, RParen, Newline, Colon, EqEq, ColonEq, Semi, EOF:
 		return nil
 	}
 	start := p.i
@@ -167,7 +167,7 @@ func (p *parser) namePattern(at At) *Pattern {
 	}
 	c := &Pattern{At: at, Kind: MatchClass, X: x}
 	for p.peek() != RParen {
-		if p.peek() == Ident && p.peekAt(1) == Assign_ {
+		if p.peek() == Ident && p.peekAt(1) == Equals {
 			c.Names = append(c.Names, p.ident())
 			p.next()
 		}

@@ -25,7 +25,7 @@ func (p *parser) statement(out []Stmt) []Stmt {
 		return append(out, p.funcDef(at, nil, false))
 	case KwClass:
 		return append(out, p.classDef(at, nil))
-	case At_:
+	case AtSign:
 		return append(out, p.decorated())
 	case KwAsync:
 		return append(out, p.async(at, nil))
@@ -203,7 +203,7 @@ func (p *parser) withItem() WithItem {
 
 func (p *parser) decorated() Stmt {
 	var ds []Expr
-	for p.got(At_) {
+	for p.got(AtSign) {
 		ds = append(ds, p.named())
 		p.want(Newline)
 	}
@@ -260,7 +260,7 @@ func (p *parser) typeParams() []TypeParam {
 		if p.got(Colon) {
 			t.Bound = p.expr()
 		}
-		if p.got(Assign_) {
+		if p.got(Equals) {
 			t.Default = p.starNamed()
 		}
 		out = append(out, t)
@@ -309,7 +309,7 @@ func (p *parser) params(end Kind, annotated bool) []Param {
 				q.Annotation = p.expr()
 			}
 		}
-		if p.got(Assign_) {
+		if p.got(Equals) {
 			q.Default = p.expr()
 		}
 		out = append(out, q)
@@ -397,7 +397,7 @@ func (p *parser) typeAlias(at At) Stmt {
 	n := p.at()
 	t := &TypeAlias{At: at, Name: &Name{At: n, ID: p.ident()}}
 	t.TypeParams = p.typeParams()
-	p.want(Assign_)
+	p.want(Equals)
 	t.Value = p.expr()
 	return t
 }
@@ -406,9 +406,9 @@ func (p *parser) assignment(at At) Stmt {
 	paren := p.peek() == LParen
 	x := p.yieldOrExprs()
 	switch k := p.peek(); {
-	case k == Assign_:
+	case k == Equals:
 		a := &Assign{At: at}
-		for p.got(Assign_) {
+		for p.got(Equals) {
 			a.Targets = append(a.Targets, x)
 			x = p.yieldOrExprs()
 		}
@@ -418,7 +418,7 @@ func (p *parser) assignment(at At) Stmt {
 		p.next()
 		_, name := x.(*Name)
 		a := &AnnAssign{At: at, Target: x, Annotation: p.expr(), Simple: name && !paren}
-		if p.got(Assign_) {
+		if p.got(Equals) {
 			a.Value = p.yieldOrExprs()
 		}
 		return a

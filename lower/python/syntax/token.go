@@ -26,8 +26,8 @@ const (
 	Semi
 	Dot
 	Ellipsis
-	At_
-	Assign_
+	AtSign
+	Equals
 	Arrow
 	ColonEq
 	Bang
@@ -140,7 +140,7 @@ func augOp(k Kind) (Kind, bool) {
 	case RShiftEq:
 		return RShift, true
 	case AtEq:
-		return At_, true
+		return AtSign, true
 	}
 	return 0, false
 }
@@ -267,7 +267,7 @@ func operator(s string) (Kind, int) {
 		}
 		return Dot, 1
 	case '=':
-		return withEq(Assign_, EqEq)
+		return withEq(Equals, EqEq)
 	case '!':
 		return withEq(Bang, BangEq)
 	case '+':
@@ -286,7 +286,7 @@ func operator(s string) (Kind, int) {
 	case '^':
 		return withEq(Caret, CaretEq)
 	case '@':
-		return withEq(At_, AtEq)
+		return withEq(AtSign, AtEq)
 	case '*':
 		return doubled(at, '*', Star, StarEq, DoubleStar, DoubleStarEq)
 	case '/':

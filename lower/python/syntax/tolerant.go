@@ -92,7 +92,7 @@ func (p *parser) legacy(at At) Stmt {
 		return nil
 	}
 	switch p.peekAt(1) {
-	case LParen, Assign_, Dot, Newline, Comma, LBracket, RParen, Colon:
+	case LParen, Equals, Dot, Newline, Comma, LBracket, RParen, Colon:
 		return nil
 	}
 	p.next()

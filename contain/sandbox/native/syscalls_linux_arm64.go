@@ -1,0 +1,7 @@
+package native
+
+import "golang.org/x/sys/unix"
+
+const auditArch = unix.AUDIT_ARCH_AARCH64
+
+var allowedCalls = commonCalls
