@@ -133,11 +133,36 @@ func (j *judgement) store() {
 	v := audit.NewViolation(row, *j.call, j.out, time.Now())
 	// The client may be gone; what was refused is stored all the same.
 	ctx := context.WithoutCancel(j.ctx)
-	if err := j.cfg.Store.Record(ctx, row, []audit.Violation{v}); err != nil {
+	record := func() error { return j.cfg.Store.Record(ctx, row, []audit.Violation{v}) }
+	if j.out.Mode == cordon.Shadow {
+		j.shadowed("audit", record)
+		return
+	}
+	if err := record(); err != nil {
 		j.malfunction(cordon.PhaseTripwire, "audit", err)
-		if j.out.Mode == cordon.Shadow {
-			j.out.Findings = j.out.Findings[:len(j.out.Findings)-1]
+	}
+}
+
+// shadowWait is how long the store may hold up a call in shadow mode (G6).
+const shadowWait = 100 * time.Millisecond
+
+// shadowed does what the store is slow at without making the call wait for it:
+// a database that another process holds must not stop what shadow mode only
+// watches. The store finishes what it was given before it closes.
+func (j *judgement) shadowed(what string, do func() error) {
+	done := make(chan struct{})
+	tool, logf := j.call.Tool, j.cfg.Logf
+	go func() {
+		defer close(done)
+		if err := do(); err != nil {
+			logf("guard: %s of a call to %q: %v", what, tool, err)
 		}
+	}()
+	wait := time.NewTimer(shadowWait)
+	defer wait.Stop()
+	select {
+	case <-done:
+	case <-wait.C:
 	}
 }
 

@@ -76,10 +76,10 @@ type Guard struct {
 	compiledMu sync.RWMutex
 	compiled   map[string]*compiled
 
-	// opened are the named runs whose row is stored and whose usage is
-	// restored.
+	// opened are the named runs whose row is stored, and when their usage was
+	// last read: other processes may count the same run.
 	openedMu sync.RWMutex
-	opened   map[string]bool
+	opened   map[string]time.Time
 }
 
 var _ cordon.Guard = (*Guard)(nil)
@@ -108,7 +108,7 @@ func New(c Config) (*Guard, error) {
 	if c.Logf == nil {
 		c.Logf = func(string, ...any) {}
 	}
-	g := &Guard{cfg: c, compiled: map[string]*compiled{}, opened: map[string]bool{}}
+	g := &Guard{cfg: c, compiled: map[string]*compiled{}, opened: map[string]time.Time{}}
 	c.Policy.Lookup = g.lookup
 	var err error
 	if g.issuer, err = policy.NewIssuer(c.Policy); err != nil {
@@ -259,6 +259,7 @@ func (j *judgement) open() error {
 		if err := j.openRun(); err != nil {
 			return err
 		}
+		p = j.policy // another process may have opened the run first
 	}
 	// A run that was made up for this call and has no session cannot have
 	// been killed before.
@@ -266,6 +267,10 @@ func (j *judgement) open() error {
 		return nil
 	}
 	r, killed, err := j.kill.Killed(p.RunID(), p.Tenant(), p.Session())
+	// A killed session must not go on in a run that was opened without it.
+	if s := j.call.Run.Session; !killed && s != "" && s != p.Session() {
+		r, killed, err = j.kill.Killed("", p.Tenant(), s)
+	}
 	if killed && err == nil {
 		j.find(cordon.Finding{Phase: cordon.PhaseTripwire, Violation: cordon.KilledRun, Rule: "killrun.killed",
 			Detail: killedDetail(r, p)})
@@ -327,13 +332,15 @@ func (g *Guard) compile(p *policy.Policy) (*compiled, error) {
 func (j *judgement) openRun() error {
 	id := j.policy.RunID()
 	j.openedMu.RLock()
-	open := j.opened[id]
+	read, open := j.opened[id]
 	j.openedMu.RUnlock()
-	if open {
+	if open && time.Since(read) < usageAge {
 		return nil
 	}
-	if _, err := j.cfg.Store.OpenRun(j.ctx, j.runRow()); err != nil {
-		return fmt.Errorf("open run: %w", err)
+	if !open {
+		if err := j.storeRun(); err != nil {
+			return err
+		}
 	}
 	u, err := j.cfg.Store.Usage(j.ctx, id)
 	if err != nil {
@@ -352,8 +359,48 @@ func (j *judgement) openRun() error {
 	}
 	j.openedMu.Lock()
 	defer j.openedMu.Unlock()
-	j.opened[id] = true
+	j.opened[id] = time.Now()
 	return nil
+}
+
+// usageAge is how old the knowledge of what other processes used of a run may
+// be. It bounds what several of them admit together beyond a cap; the store's
+// own delay in writing usage comes to it.
+const usageAge = 250 * time.Millisecond
+
+// storeRun stores the run's row. Where another process opened the run at the
+// same moment and was first, its policy holds.
+func (j *judgement) storeRun() error {
+	mine := j.runRow()
+	if j.cfg.Mode == cordon.Shadow {
+		// What was decided is stored with the run's row; until then nothing
+		// depends on it.
+		j.shadowed("open", func() error {
+			_, err := j.cfg.Store.OpenRun(context.WithoutCancel(j.ctx), mine)
+			return err
+		})
+		return nil
+	}
+	row, err := j.cfg.Store.OpenRun(j.ctx, mine)
+	if err != nil {
+		return fmt.Errorf("open run: %w", err)
+	}
+	if row.PolicyHash == j.policy.Hash() && row.SessionID == j.policy.Session() && row.TenantID == j.policy.Tenant() {
+		return nil
+	}
+	var s policy.Stored
+	if err := s.UnmarshalJSON([]byte(row.PolicyJSON)); err != nil {
+		return fmt.Errorf("open run: %w", err)
+	}
+	if j.policy, err = j.issuer.Adopt(row.RunID, s); err != nil {
+		return fmt.Errorf("open run: %w", err)
+	}
+	j.out.PolicyID = j.policy.ID()
+	if t := j.call.Run.Tenant; t != "" && t != j.policy.Tenant() {
+		return fmt.Errorf("open run: %w", policy.ErrOtherTenant)
+	}
+	j.fixed, err = j.compile(j.policy)
+	return err
 }
 
 func (j *judgement) runRow() audit.RunRow {

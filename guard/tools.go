@@ -26,8 +26,9 @@ type pins struct {
 type serverPins struct {
 	loaded  bool
 	schemas map[string][]byte
-	// pending maps a quarantined tool to the hash that awaits approval.
-	pending map[string]string
+	// pending maps a quarantined tool to the hash that awaits approval,
+	// approved each tool to the one that stands.
+	pending, approved map[string]string
 }
 
 // maxServers bounds the memory that names chosen by clients can take.
@@ -45,7 +46,7 @@ func (p *pins) server(name string) *serverPins {
 		if len(p.servers) >= maxServers {
 			clear(p.servers)
 		}
-		s = &serverPins{schemas: map[string][]byte{}, pending: map[string]string{}}
+		s = &serverPins{schemas: map[string][]byte{}, pending: map[string]string{}, approved: map[string]string{}}
 		p.servers[name] = s
 	}
 	return s
@@ -90,6 +91,20 @@ func (p *pins) quarantined(ctx context.Context, server, tool string) (string, er
 	return "", nil
 }
 
+// loadAll loads the servers of a listing, each once.
+func (p *pins) loadAll(ctx context.Context, defs []cordon.ToolDef) error {
+	seen := map[string]bool{}
+	for i := range defs {
+		if name := defs[i].Server; !seen[name] {
+			seen[name] = true
+			if err := p.load(ctx, name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // load reads what is pending for a server.
 func (p *pins) load(ctx context.Context, server string) error {
 	stored, err := p.store.Pins(ctx, server)
@@ -101,7 +116,9 @@ func (p *pins) load(ctx context.Context, server string) error {
 	s := p.server(server)
 	s.loaded = true
 	clear(s.pending)
+	clear(s.approved)
 	for _, pin := range stored {
+		s.approved[pin.Tool] = pin.Hash
 		if pin.PendingHash != "" {
 			s.pending[pin.Tool] = pin.PendingHash
 		}
@@ -115,6 +132,15 @@ func (g *Guard) Tools(ctx context.Context, r cordon.Run, defs []cordon.ToolDef) 
 	if g.cfg.Mode == cordon.Off {
 		for i := range verdicts {
 			verdicts[i].Visible = true
+		}
+		return verdicts
+	}
+	// What is approved and what waits is read once a listing: a server chooses
+	// how long its list is.
+	if err := g.pins.loadAll(ctx, defs); err != nil {
+		g.cfg.Logf("guard: %v", err)
+		for i := range verdicts {
+			verdicts[i] = cordon.ToolVerdict{Visible: g.cfg.Mode == cordon.Shadow, Reason: "its definition could not be compared with the approved one"}
 		}
 		return verdicts
 	}
@@ -165,19 +191,21 @@ func (g *Guard) listed(ctx context.Context, r cordon.Run, def *cordon.ToolDef) (
 // pin compares a definition with the approved one. why is set where the tool
 // is in quarantine.
 func (g *Guard) pin(ctx context.Context, r cordon.Run, def *cordon.ToolDef, tree *strictjson.Value) (why string, err error) {
-	if err := g.pins.load(ctx, def.Server); err != nil {
-		return "", err
-	}
-	g.pins.mu.Lock()
-	before := g.pins.server(def.Server).pending[def.Name]
-	g.pins.mu.Unlock()
 	canonical := strictjson.AppendCanonical(nil, tree)
 	sum := sha256.Sum256(canonical)
+	g.pins.mu.Lock()
+	s := g.pins.server(def.Server)
+	before, approved := s.pending[def.Name], s.approved[def.Name]
+	g.pins.mu.Unlock()
+	if before == "" && approved == hex.EncodeToString(sum[:]) {
+		g.pins.remember(def, tree, audit.Pin{Hash: approved})
+		return "", nil // nothing to store
+	}
 	stands, err := g.cfg.Store.SetPin(ctx, audit.Pin{Server: def.Server, Tool: def.Name, Hash: hex.EncodeToString(sum[:]), Definition: string(canonical)})
 	if err != nil {
 		return "", err
 	}
-	g.pins.remember(def, tree, stands.PendingHash)
+	g.pins.remember(def, tree, stands)
 	if stands.PendingHash == "" {
 		return "", nil
 	}
@@ -188,14 +216,15 @@ func (g *Guard) pin(ctx context.Context, r cordon.Run, def *cordon.ToolDef, tree
 	return why, nil
 }
 
-func (p *pins) remember(def *cordon.ToolDef, tree *strictjson.Value, pending string) {
+func (p *pins) remember(def *cordon.ToolDef, tree *strictjson.Value, pin audit.Pin) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.server(def.Server)
 	delete(s.pending, def.Name)
-	if pending != "" {
-		s.pending[def.Name] = pending
+	if pin.PendingHash != "" {
+		s.pending[def.Name] = pin.PendingHash
 	}
+	s.approved[def.Name] = pin.Hash
 	for _, key := range []string{"inputSchema", "input_schema", "parameters"} {
 		if schema := tree.Get(key); schema != nil {
 			s.schemas[def.Name] = strictjson.AppendCanonical(nil, schema)

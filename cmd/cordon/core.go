@@ -141,11 +141,6 @@ func addRunFlags(cmd *cobra.Command) *runFlags {
 // run is the run that the flags and the configuration describe.
 func (f *runFlags) run(c *config.Config) (cordon.Run, error) {
 	r := cordon.Run{ID: f.runID, Tenant: f.tenant, Agent: f.agent, User: f.user, Session: f.session, Tier: c.Tier(), Profile: c.Profile()}
-	if f.runID != "" {
-		if err := policy.CheckRunID(f.runID); err != nil {
-			return r, exitError{exitUsage, err}
-		}
-	}
 	var err error
 	if r.Workspace, err = directory("--workspace", f.workspace, os.Getwd); err != nil {
 		return r, err
@@ -153,8 +148,13 @@ func (f *runFlags) run(c *config.Config) (cordon.Run, error) {
 	if r.Workspace == "/" {
 		return r, usagef("--workspace %q is the whole machine; name the directory of the project", r.Workspace)
 	}
-	r.Home, err = directory("--home", f.home, os.UserHomeDir)
-	return r, err
+	if r.Home, err = directory("--home", f.home, os.UserHomeDir); err != nil {
+		return r, err
+	}
+	if err := policy.CheckRun(r); err != nil {
+		return r, exitError{exitUsage, err}
+	}
+	return r, nil
 }
 
 // directory is the absolute path of a flag's value, or of its default.

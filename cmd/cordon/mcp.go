@@ -6,7 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"os"
-	"strings"
+	"path/filepath"
 
 	"github.com/cordon-sandbox/cordon"
 	"github.com/cordon-sandbox/cordon/door/mcp"
@@ -53,7 +53,7 @@ was killed, 130 where a signal ended Cordon.`,
 			run.Session = mcpSession(run, args)
 		}
 		err = mcp.Serve(cmd.Context(), mcp.Config{
-			Guard: core.guard, Run: run, Server: *server, Command: args, Env: os.Environ(),
+			Guard: core.guard, Mode: c.Mode(), Run: run, Server: *server, Command: args, Env: os.Environ(),
 			Stdin: cmd.InOrStdin(), Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), MaxResult: *maxResult,
 		})
 		return errors.Join(serverExit(err), core.close())
@@ -62,9 +62,14 @@ was killed, 130 where a signal ended Cordon.`,
 }
 
 // mcpSession names what stays the same when the client starts Cordon again:
-// a run that was killed must not go on because of a restart.
+// a run that was killed must not go on because of a restart, nor because its
+// workspace or its server is spelled in another way.
 func mcpSession(r cordon.Run, command []string) string {
-	sum := sha256.Sum256([]byte(r.Workspace + "\x00" + strings.Join(command, "\x00")))
+	place := r.Workspace
+	if real, err := filepath.EvalSymlinks(place); err == nil {
+		place = real
+	}
+	sum := sha256.Sum256([]byte(place))
 	return "mcp:" + mcp.ServerName(command) + ":" + hex.EncodeToString(sum[:6])
 }
 

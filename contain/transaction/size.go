@@ -30,6 +30,7 @@ type meter struct {
 	queue []string   // directories still to read, relative to the upper one
 	open  *os.File   // the one being read
 	path  string
+	shut  []lifted // to be shut again when it has been read
 	root  int
 	going bool
 	sum   Usage // of the walk under way
@@ -88,6 +89,7 @@ func (m *meter) step() (done bool, err error) {
 	if err != nil {
 		m.open.Close()
 		m.open = nil
+		m.relock()
 		if err != io.EOF && !os.IsNotExist(err) {
 			return false, err
 		}
@@ -121,7 +123,9 @@ func (m *meter) openNext() *os.File {
 		if err == nil {
 			unix.Close(fd)
 		}
-		if fd, err = unlockPath(m.root, m.path, nil); err != nil {
+		fd, err = unlockPath(m.root, m.path, func(l lifted) { m.shut = append(m.shut, l) })
+		if err != nil {
+			m.relock()
 			return nil
 		}
 	} else if err != nil {
@@ -135,10 +139,18 @@ func (m *meter) reset() {
 		m.open.Close()
 		m.open = nil
 	}
+	m.relock()
 	if m.going {
 		unix.Close(m.root)
 		m.going = false
 	}
+}
+
+// relock leaves directories as the run made them. Where that fails they are
+// open to their owner, who could open them anyway.
+func (m *meter) relock() {
+	_ = relock(m.root, m.shut)
+	m.shut = m.shut[:0]
 }
 
 func (m *meter) stop() {

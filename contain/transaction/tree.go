@@ -407,3 +407,58 @@ func comparePaths(a, b string) int {
 func below(rel, dir string) bool {
 	return rel == dir || len(rel) > len(dir) && rel[len(dir)] == '/' && rel[:len(dir)] == dir
 }
+
+// lifted is a directory whose owner was given the right to enter and change
+// it, and the mode it had.
+type lifted struct {
+	rel  string
+	mode uint32
+}
+
+// unlockPath opens a directory after giving its owner the right to, there and
+// above. note is told of each mode that it changed.
+func unlockPath(root int, rel string, note func(lifted)) (int, error) {
+	at, err := unix.Openat(root, ".", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	defer func() { unix.Close(at) }()
+	walked := "."
+	for _, name := range strings.Split(rel, "/") {
+		st, err := lstat(at, name)
+		if err == nil && st == nil {
+			err = unix.ENOENT
+		}
+		if err != nil {
+			return -1, err
+		}
+		walked = path.Join(walked, name)
+		if isDir(st) && st.Mode&0o700 != 0o700 {
+			if err := chmodAt(at, name, st.Mode|0o700); err != nil {
+				return -1, err
+			}
+			note(lifted{walked, st.Mode & 0o7777})
+		}
+		next, err := unix.Openat(at, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return -1, &os.PathError{Op: "open", Path: rel, Err: err}
+		}
+		unix.Close(at)
+		at = next
+	}
+	return unix.Openat(at, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+}
+
+// relock gives directories back the modes that they had.
+func relock(root int, list []lifted) error {
+	var errs []error
+	for _, l := range slices.Backward(list) {
+		dir, base, err := openParent(root, l.rel)
+		if err == nil {
+			err = chmodAt(dir, base, l.mode)
+			unix.Close(dir)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

@@ -116,7 +116,7 @@ func (a *analysis) builtin(v value, this set, args []set, made bool) (set, bool)
 func (a *analysis) asText(x set) set {
 	out := set{}.with(x)
 	for _, t := range a.texts(x) {
-		out.vs = append(out.vs, value{k: vStr, s: t})
+		out.add(value{k: vStr, s: t})
 	}
 	return out
 }
@@ -134,7 +134,7 @@ func (a *analysis) mapText(x set, f func(string) (string, bool)) set {
 		if r, ok := f(t); ok {
 			w := value{k: vStr, s: clip(r)}
 			if !contains(out.vs, w) {
-				out.vs = append(out.vs, w)
+				out.add(w)
 			}
 		} else {
 			out.unk = true
@@ -331,12 +331,12 @@ func (a *analysis) newURL(args []set) set {
 		if len(args) > 1 {
 			if _, _, ok := cutScheme(t); !ok || strings.HasPrefix(t, "//") {
 				for _, base := range a.texts(args[1]) {
-					out.vs = append(out.vs, value{k: vURL, s: resolveURL(base, t)})
+					out.add(value{k: vURL, s: resolveURL(base, t)})
 				}
 				continue
 			}
 		}
-		out.vs = append(out.vs, value{k: vURL, s: t})
+		out.add(value{k: vURL, s: t})
 	}
 	return out
 }
@@ -419,7 +419,7 @@ func (a *analysis) moduleCall(head, name string, this set, args []set) (set, boo
 	case "url.pathToFileURL":
 		out := set{}.with(x)
 		for _, t := range a.texts(x) {
-			out.vs = append(out.vs, value{k: vURL, s: "file://" + t})
+			out.add(value{k: vURL, s: "file://" + t})
 		}
 		return out, true
 	case "url.parse", "url.format", "url.resolve":
@@ -469,7 +469,7 @@ func (a *analysis) mapPart(x set, f func(string) string) set {
 	out := set{unk: x.unk}.with(x)
 	for _, v := range x.vs {
 		if t, ok := a.toText(v); ok {
-			out.vs = append(out.vs, value{k: vStr, s: f(t)})
+			out.add(value{k: vStr, s: f(t)})
 		} else {
 			out.unk = true
 		}

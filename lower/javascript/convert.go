@@ -264,7 +264,7 @@ func (a *analysis) concat(x, y set) set {
 			a.charge(len(s) + len(t))
 			v := value{k: vStr, s: clip(s + t)}
 			if !contains(out.vs, v) {
-				out.vs = append(out.vs, v)
+				out.add(v)
 			}
 		}
 	}

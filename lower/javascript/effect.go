@@ -42,7 +42,9 @@ func (a *analysis) use(v value, e *entry, this set, args []set, made bool) set {
 	for _, c := range e.acts {
 		s, p := a.do(v, c, this, args)
 		out = out.with(s)
-		out.vs = append(out.vs, s.vs...)
+		for _, w := range s.vs {
+			out.add(w)
+		}
 		if p != nil {
 			link.p = p
 		}

@@ -82,7 +82,7 @@ func (a *analysis) decode(x set, encoding string, k kind) set {
 		if k == vStr {
 			b = fromLatin1(b)
 		}
-		out.vs = append(out.vs, value{k: k, s: b})
+		out.add(value{k: k, s: b})
 	}
 	if encoding != "utf8" {
 		out.t |= decoded
@@ -216,7 +216,7 @@ func (a *analysis) bytesText(x set, encoding string) set {
 			continue
 		}
 		if t, ok := encodeText(v.s, encoding); ok && !hasHole(v.s) {
-			out.vs = append(out.vs, value{k: vStr, s: t})
+			out.add(value{k: vStr, s: t})
 		} else {
 			out.unk = true
 		}

@@ -135,33 +135,21 @@ func (a *analysis) loaders() []api.Loader {
 func (a *analysis) canonical(src string, loaders []api.Loader) (*js.AST, error) {
 	var first error
 	for _, l := range loaders {
-		r, ok := a.transform(src, api.TransformOptions{
-			Loader:      l,
-			Target:      api.ES2022,
-			TreeShaking: api.TreeShakingFalse,
-			LogLevel:    api.LogLevelSilent,
-			Charset:     api.CharsetUTF8,
-			Supported:   map[string]bool{"using": false, "decorators": false, "import-attributes": false},
-			TsconfigRaw: `{"compilerOptions":{"experimentalDecorators":true,"verbatimModuleSyntax":true}}`,
-		})
-		if !ok {
-			return nil, errSlow
-		}
-		if len(r.Errors) > 0 {
-			if first == nil {
-				first = errors.New(r.Errors[0].Text)
-			}
-			continue
-		}
-		code := string(r.Code)
-		t, err := parseTree(code)
-		if err != nil && strings.Contains(code, "return") {
-			if w, e := parseTree("(async function(){\n" + withoutHashbang(code) + "\n})()"); e == nil {
-				t, err = w, nil
-			}
+		code, err := a.rewrite(src, l, true)
+		if errors.Is(err, errSlow) {
+			return nil, err
 		}
 		if err == nil {
-			return t, nil
+			var t *js.AST
+			if t, err = parseBody(code); err == nil {
+				return t, nil
+			}
+			// The parser trips over some defaults of arrows' parameters.
+			if code, e := a.rewrite(src, l, false); e == nil {
+				if t, e := parseBody(code); e == nil {
+					return t, nil
+				}
+			}
 		}
 		if first == nil {
 			first = err
@@ -201,6 +189,37 @@ func parseTree(src string) (t *js.AST, err error) {
 		}
 	}()
 	return js.Parse(parse.NewInputString(src), js.Options{})
+}
+
+// rewrite has esbuild print src as plain JavaScript.
+func (a *analysis) rewrite(src string, l api.Loader, arrows bool) (string, error) {
+	r, ok := a.transform(src, api.TransformOptions{
+		Loader:      l,
+		Target:      api.ES2022,
+		TreeShaking: api.TreeShakingFalse,
+		LogLevel:    api.LogLevelSilent,
+		Charset:     api.CharsetUTF8,
+		Supported:   map[string]bool{"using": false, "decorators": false, "import-attributes": false, "arrow": arrows},
+		TsconfigRaw: `{"compilerOptions":{"experimentalDecorators":true,"verbatimModuleSyntax":true}}`,
+	})
+	switch {
+	case !ok:
+		return "", errSlow
+	case len(r.Errors) > 0:
+		return "", errors.New(r.Errors[0].Text)
+	}
+	return string(r.Code), nil
+}
+
+// parseBody is parseTree for what may have a return at its top.
+func parseBody(code string) (*js.AST, error) {
+	t, err := parseTree(code)
+	if err != nil && strings.Contains(code, "return") {
+		if w, e := parseTree("(async function(){\n" + withoutHashbang(code) + "\n})()"); e == nil {
+			return w, nil
+		}
+	}
+	return t, err
 }
 
 func withoutHashbang(s string) string {

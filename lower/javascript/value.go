@@ -145,6 +145,18 @@ func join(a, b set) set {
 	return out
 }
 
+// add makes a value one of those that the set can be. The set must be the
+// caller's own.
+func (s *set) add(v value) {
+	switch {
+	case contains(s.vs, v):
+	case len(s.vs) >= maxValues && v.k < vArray || len(s.vs) >= maxRefs:
+		s.unk = true
+	default:
+		s.vs = append(s.vs[:len(s.vs):len(s.vs)], v)
+	}
+}
+
 func contains(vs []value, v value) bool {
 	for _, w := range vs {
 		if w == v || v.k == vNum && w.k == vNum && math.IsNaN(v.n) && math.IsNaN(w.n) {

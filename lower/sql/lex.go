@@ -291,6 +291,10 @@ var proseCommands = words(`\! \H \HELP \? \ECHO \QECHO \WARN \PROMPT`)
 // quotes and ends at the next backslash. For other clients the rest of the
 // line is SQL, and counts too.
 func (l *lexer) backslash() {
+	if l.src[l.i+1] <= ' ' {
+		l.symbol()
+		return
+	}
 	if l.src[l.i+1] == ';' || l.src[l.i+1] == '\\' || l.src[l.i+1] == 'N' && !(l.i+2 < len(l.src) && isWordByte(l.src[l.i+2])) {
 		// A semicolon within one message, psql's separator, MySQL's NULL.
 		t := token{kind: symbol, text: ";"}

@@ -1,8 +1,8 @@
 package native
 
 import (
-	"errors"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"

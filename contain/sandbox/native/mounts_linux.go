@@ -419,7 +419,7 @@ func (b *builder) proc() error {
 		return err
 	}
 	if err := unix.Mount("proc", b.in("/proc"), "proc", lockedDown|unix.MS_NOEXEC, ""); err != nil {
-		return fmt.Errorf("mount a proc of our own: %w", err)
+		return fmt.Errorf(noProc+": %w", err)
 	}
 	for _, f := range maskedFiles {
 		if err := unix.Mount("/dev/null", b.in(f), "", unix.MS_BIND, ""); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -30,3 +30,16 @@ func TestTrue(t *testing.T) {
 	res, err := p.Wait()
 	t.Logf("%+v %v\n%s\n%s", res, err, out.String(), errs.String())
 }
+
+func TestProbe(t *testing.T) {
+	r, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	rep := r.Probe(t.Context())
+	for _, h := range rep.Controls {
+		t.Log(h.Control, h.State, h.Note)
+	}
+	t.Log(rep.Available, rep.Why, rep.Fix)
+}

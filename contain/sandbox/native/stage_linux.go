@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -33,8 +34,8 @@ func Main() {
 	switch {
 	case os.Args[0] == stageName && os.Args[1] == "init":
 		os.Exit(initStage())
-	case os.Args[0] == probeProgram && os.Args[1] == probeArg:
-		os.Exit(lookAround())
+	case os.Args[0] == probeProgram && slices.Contains(probeArgs, os.Args[1]):
+		os.Exit(probeInside(os.Args[1]))
 	}
 }
 
@@ -66,6 +67,8 @@ func initStage() int {
 	if err := json.NewDecoder(planFile).Decode(&p); err != nil {
 		return status.fail("read plan", err)
 	}
+	// No other goroutine than this one and main's is ever started: PID 1 must
+	// not need another thread, which a full pids cap would deny it.
 	go func() {
 		// The supervisor never writes again: this returns when it has died,
 		// and all that is inside dies with PID 1.
@@ -299,7 +302,6 @@ func restrictPaths(b *builder) error {
 func run(status reporter, p plan, held []sandbox.Held) int {
 	// Nothing inside can end PID 1 with these.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE, syscall.SIGTTOU, syscall.SIGTTIN, syscall.SIGQUIT)
-	warmThreads()
 	if err := status.Encode(event{Kind: "ready", Held: toWire(held)}); err != nil {
 		return exitStage
 	}
@@ -314,22 +316,6 @@ func run(status reporter, p plan, held []sandbox.Held) int {
 		return code
 	}
 	return reap(status, child)
-}
-
-// warmThreads has the scheduler make spare threads now: under a full pids cap
-// it could not, and PID 1 must not fail.
-func warmThreads() {
-	done := make(chan struct{})
-	for range 3 {
-		go func() {
-			t := unix.Timespec{Nsec: 200_000}
-			_ = unix.Nanosleep(&t, nil)
-			done <- struct{}{}
-		}()
-	}
-	for range 3 {
-		<-done
-	}
 }
 
 func start(p plan) (pid int, err error) {

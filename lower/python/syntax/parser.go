@@ -45,7 +45,7 @@ func ParseExpr(src string) (x Expr, ok bool) {
 }
 
 func parseStrict(text string) ([]Stmt, *fault) {
-	lx := lexer{text: text, end: len(text), toks: make([]Token, 0, len(text)/4+8)}
+	lx := lexer{text: text, end: len(text), toks: make([]Token, 0, len(text)/3+16)}
 	lx.run()
 	if lx.err != "" {
 		return nil, &fault{lx.errPos, lx.err}

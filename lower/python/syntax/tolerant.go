@@ -8,7 +8,7 @@ const maxBads = 2000
 // parseTolerant reads what it can of source that does not parse: Python 2,
 // notebook lines, broken text. Lines without sense become *Bad.
 func parseTolerant(text string) (body []Stmt, limit string) {
-	lx := lexer{text: text, end: len(text), tolerant: true, toks: make([]Token, 0, len(text)/4+8)}
+	lx := lexer{text: text, end: len(text), tolerant: true, toks: make([]Token, 0, len(text)/3+16)}
 	lx.run()
 	if lx.err == limitNesting || lx.unclosed > maxUnclosed {
 		limit = "the source is too broken or nests too deep to be read"
