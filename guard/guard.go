@@ -281,7 +281,7 @@ func (j *judgement) open() error {
 func killedDetail(r killrun.Record, p *policy.Policy) string {
 	s := fmt.Sprintf("run %s was killed at %s (%s)", r.RunID, r.At.UTC().Format(time.RFC3339), r.Rule)
 	if r.RunID != p.RunID() {
-		s = fmt.Sprintf("session %s belongs to %s", r.Session, s)
+		s = fmt.Sprintf("the session was ended with it: %s", s)
 	}
 	return s + fmt.Sprintf("; an operator can release it: cordon kill --release %s --why REASON", r.RunID)
 }

@@ -74,8 +74,9 @@ func advice(d *cordon.Decision) string {
 	}
 	for _, f := range d.Findings {
 		if f.Violation == cordon.KilledRun {
-			return "The run was ended earlier: no call of it will pass until an operator releases it" +
-				" (cordon kill --release " + d.RunID + " --why …). Stop, and tell the person."
+			// The finding names what an operator has to release: it may be
+			// another run of the same session.
+			return "No call will pass until then. Stop, and tell the person."
 		}
 	}
 	if n := len(d.RewrittenArgs); n > 0 && n <= maxRewrite {

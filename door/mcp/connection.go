@@ -52,6 +52,12 @@ func (c *connection) note(text string) {
 	}
 }
 
+// killedBefore is said where the run was dead before it began: by the session
+// that it shares with the one that was killed.
+func (c *connection) killedBefore() string {
+	return fmt.Sprintf("Cordon ended this session earlier and did not start the server %q: no call of it will pass until an operator releases it (cordon kill lists what is ended). Stop, and tell the person.", c.cfg.Server)
+}
+
 func (c *connection) killedText() string {
 	return fmt.Sprintf("Cordon ended the run %q and the server %q with it: no call of the run will pass until an operator releases it (cordon kill --release %s --why …).",
 		c.cfg.Run.ID, c.cfg.Server, c.cfg.Run.ID)
@@ -331,17 +337,28 @@ func (c *connection) end(ctx context.Context, serverDone <-chan struct{}) {
 // slow client still takes what it writes.
 const patience = 5
 
+// endsByItself waits for the server to end after its input was closed: as
+// long as it still writes, and longer while it owes answers, since a client
+// may send its requests and close.
 func (c *connection) endsByItself(ctx context.Context) bool {
-	for range patience {
+	deadline := time.Now().Add(c.cfg.Finish)
+	for i := 0; ; i++ {
 		before := c.sent.Load()
 		if c.proc.ends(ctx.Done(), c.cfg.GracePeriod) {
 			return true
 		}
-		if c.sent.Load() == before || ctx.Err() != nil {
+		owes := c.judge.Unanswered()
+		switch {
+		case ctx.Err() != nil:
+			return false
+		case owes > 0 && time.Now().Before(deadline):
+		case owes > 0:
+			c.say("cordon: server %q owed %d answers %s after the client had closed; ended", c.cfg.Server, owes, c.cfg.Finish)
+			return false
+		case c.sent.Load() == before || i >= patience:
 			return false
 		}
 	}
-	return false
 }
 
 // drain passes on what an ended server has left in its pipe, for as long as

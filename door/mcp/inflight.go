@@ -166,6 +166,13 @@ func (f *inflight) close(why string, killed bool) []*request {
 	return left
 }
 
+// unanswered is how many requests still wait for the server.
+func (f *inflight) unanswered() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.n - len(f.cancelled)
+}
+
 func (f *inflight) state() (down string, killed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -488,6 +488,9 @@ func (j *Judge) Close(ctx context.Context, why string, killed bool) (answers [][
 	return answers, settle
 }
 
+// Unanswered is how many of the client's requests the server has not answered.
+func (j *Judge) Unanswered() int { return j.flight.unanswered() }
+
 // Silent returns a note for each request that has waited for longer than d
 // and was not noted before.
 func (j *Judge) Silent(d time.Duration) []string {

@@ -105,7 +105,7 @@ func TestARefusalSaysWhatWouldBeAllowed(t *testing.T) {
 		"restricted with no way":    {cordon.Decision{Outcome: cordon.Restricted}, "inside the workspace"},
 		"blocked":                   {cordon.Decision{}, "Do not send the same call again"},
 		"the call that kills":       {cordon.Decision{Killed: true, RunID: "r7"}, "cordon kill --release r7"},
-		"a call of a killed run":    {cordon.Decision{RunID: "r7", Findings: []cordon.Finding{{Violation: cordon.KilledRun}}}, "cordon kill --release r7"},
+		"a call of a killed run":    {cordon.Decision{RunID: "r7", Findings: []cordon.Finding{{Violation: cordon.KilledRun, Detail: "run r6 was killed; an operator can release it: cordon kill --release r6 --why REASON"}}}, "cordon kill --release r6 --why REASON. No call will pass until then"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := refusal(&cordon.Call{Tool: "w"}, &tc.d)

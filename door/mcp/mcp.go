@@ -50,6 +50,7 @@ const (
 	DefaultMaxMessage  = 16 << 20
 	DefaultMaxResult   = 1 << 20
 	DefaultGracePeriod = 2 * time.Second
+	DefaultFinish      = 30 * time.Second
 	DefaultSilence     = 30 * time.Second
 )
 
@@ -86,6 +87,9 @@ type Config struct {
 	// GracePeriod is how long the server may take to end after its input was
 	// closed, and again after SIGTERM; 0 is DefaultGracePeriod.
 	GracePeriod time.Duration
+	// Finish is how long the server may still answer after the client closed;
+	// 0 is DefaultFinish.
+	Finish time.Duration
 	// Silence is after what time an unanswered request is noted on Stderr;
 	// 0 is DefaultSilence. Nothing is cancelled for it.
 	Silence time.Duration
@@ -95,7 +99,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Guard == nil {
 		return c, errors.New("mcp: no guard")
 	}
-	if c.MaxMessage < 0 || c.MaxResult < 0 || c.GracePeriod < 0 || c.Silence < 0 {
+	if c.MaxMessage < 0 || c.MaxResult < 0 || c.GracePeriod < 0 || c.Silence < 0 || c.Finish < 0 {
 		return c, fmt.Errorf("mcp: negative limit (MaxMessage %d, MaxResult %d, GracePeriod %s, Silence %s; want 0 for the default)",
 			c.MaxMessage, c.MaxResult, c.GracePeriod, c.Silence)
 	}
@@ -104,6 +108,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.MaxResult == 0 {
 		c.MaxResult = DefaultMaxResult
+	}
+	if c.Finish == 0 {
+		c.Finish = DefaultFinish
 	}
 	if c.GracePeriod == 0 {
 		c.GracePeriod = DefaultGracePeriod
@@ -192,7 +199,7 @@ func Serve(ctx context.Context, cfg Config) error {
 	}
 	if errors.Is(context.Cause(attached), cordon.ErrKilled) {
 		// Nothing of a killed run is started, but its client is told why.
-		c.judge.Close(ctx, c.killedText(), true)
+		c.judge.Close(ctx, c.killedBefore(), true)
 		c.say("cordon: run %q was killed earlier; server %q was not started", cfg.Run.ID, cfg.Server)
 	} else if c.proc, err = start(cfg, c.stderr); err != nil {
 		return err

@@ -81,6 +81,10 @@ func fakeServer(kind string) {
 			os.Exit(3)
 		case "silent":
 			continue
+		case "late": // past the grace period, and past the end of its input
+			time.Sleep(900 * time.Millisecond)
+		case "never":
+			time.Sleep(time.Hour)
 		case "hang-up":
 			os.Stdout.Close()
 			time.Sleep(time.Hour)
@@ -490,6 +494,28 @@ func TestBothSidesEnd(t *testing.T) {
 		}
 		if err := c.end(); err != nil {
 			t.Fatal(err)
+		}
+	})
+	t.Run("when the client has closed and the server takes its time", func(t *testing.T) {
+		c := serve(t, refuses(), "echo")
+		c.send(callLine("1", "late", "{}"))
+		c.in.Close()
+		if m := read(t, []byte(c.next())); string(m.ID) != "1" {
+			t.Errorf("answer has id %s", m.ID)
+		}
+		if err := c.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Run("when the client has closed and no answer comes", func(t *testing.T) {
+		c := serve(t, refuses(), "echo", func(cfg *Config) { cfg.Finish = time.Second })
+		c.send(callLine("1", "never", "{}"))
+		c.in.Close()
+		if err := c.end(); err != nil {
+			t.Fatal(err)
+		}
+		if s := c.stderr.String(); !strings.Contains(s, "owed 1 answers") {
+			t.Errorf("stderr: %s", s)
 		}
 	})
 	t.Run("when the client neither reads nor closes", func(t *testing.T) {
