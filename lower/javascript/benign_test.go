@@ -138,6 +138,7 @@ var benign = []struct{ name, src, run string }{
 	{"structured clone", `const a = structuredClone({ d: new Date(0), m: new Map([[1, 2]]) }); console.log(a.m.get(1))`, ""},
 	{"string helpers", `const slug = (s) => s.normalize("NFKD").toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, ""); console.log(slug("Crème brûlée!"))`, ""},
 	{"a default of an arrow that destructures", `const f = (a, { b } = { b: undefined }) => b ?? a; console.log(f(1))`, ""},
+	{"a request that nobody sends", `const r = new Request("https://collect.example.test/a?b=1"); console.log(new URL(r.url).searchParams.get("b"), r.method)`, ""},
 	{"an address from an address", `let u = new URL("https://a.example.test/x/"); for (let i = 0; i < 60; i++) u = new URL(process.argv[2] ?? "y/", new URL(u, u)); console.log(u.href.length > 9)`, ""},
 	{"evaluator of arithmetic by hand", `const evaluate = (t) => t.split("+").map(Number).reduce((a, b) => a + b, 0); console.log(evaluate("1+2"))`, ""},
 }

@@ -111,7 +111,7 @@ func (a *analysis) do(v value, c act, this set, args []set) (set, *conn) {
 		a.opaque(c.word+": "+v.s, cordon.OriginUnknown, true)
 	case "read", "write", "append", "delete", "list", "chmod", "stat", "link", "open":
 		return a.pathVerb(c, args), nil
-	case "connect", "socket", "host", "datagram", "listen", "send", "base":
+	case "connect", "socket", "host", "datagram", "listen", "send", "base", "address":
 		return a.networkVerb(v, c, args)
 	case "env":
 		if c.arg < 0 {

@@ -474,7 +474,7 @@ func (a *analysis) anyMember(v value, key set) set {
 		return out
 	case vFunc, vClass, vBound, vMethod:
 		// Ordinary code keeps things on functions under names and symbols.
-		if !isNumeric(key) && (v.k == vMethod || key.t != 0 || len(key.src) > 0) {
+		if !isNumeric(key) && (key.t != 0 || len(key.src) > 0) {
 			a.opaque("takes a computed member of a function", cordon.OriginUnknown, true)
 		}
 	case vSym:

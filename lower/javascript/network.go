@@ -15,6 +15,8 @@ func (a *analysis) networkVerb(v value, c act, args []set) (set, *conn) {
 		return set{}, nil
 	case "base":
 		return set{}, a.baseAddress(args)
+	case "address":
+		return set{}, a.address(arg(args, c.arg))
 	case "send":
 		k, _ := v.p.(*conn)
 		if k != nil && !k.process {
@@ -45,6 +47,21 @@ func (a *analysis) listenAddress(args []set) string {
 		}
 	}
 	return "0.0.0.0"
+}
+
+// address is the connection that a URL would make, not yet made.
+func (a *analysis) address(s set) *conn {
+	a.quiet++
+	defer func() { a.quiet-- }()
+	if v, ok := s.single(); ok {
+		if k, ok := v.p.(*conn); ok && v.k == vSym {
+			return k
+		}
+		if k := a.connectURL(v.s, "https", set{}); (v.k == vStr || v.k == vURL) && k != nil {
+			return k
+		}
+	}
+	return &conn{op: "https", pattern: true}
 }
 
 // baseAddress is the address that a client made here puts before what it is
@@ -147,6 +164,11 @@ func (a *analysis) connectArgs(v value, c act, args []set) *conn {
 		case vObject:
 			known = true
 			last = a.connectOptions(v, one(w), c, data)
+		case vSym:
+			if k, ok := w.p.(*conn); ok {
+				known = true
+				last = a.connected(k, data)
+			}
 		case vArray:
 			for _, i := range w.p.(*array).items {
 				if t, ok := i.text(); ok {

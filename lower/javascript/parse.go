@@ -111,7 +111,7 @@ func (a *analysis) parse(src string) (*js.AST, error) {
 
 // slowMarks are what the direct parser reads in another way than runtimes do,
 // or not at all.
-var slowMarks = []string{"<!--", "-->", "\u2028", "\u2029", "\\u", "@", "using ", "accessor ", "/v"}
+var slowMarks = []string{"<!--", "-->", "\u2028", "\u2029", "\\u", "using ", "accessor "}
 
 var typeArguments = regexp.MustCompile(`[\w$)\]]<[\w$\[({]|\b(?:enum|namespace|declare|abstract|implements|satisfies|interface)\b`)
 
@@ -168,7 +168,14 @@ func (a *analysis) transform(src string, o api.TransformOptions) (api.TransformR
 		return api.Transform(src, o), true
 	}
 	done := make(chan api.TransformResult, 1)
-	go func() { done <- api.Transform(src, o) }()
+	go func() {
+		defer func() {
+			if r := recover(); r != nil {
+				done <- api.TransformResult{Errors: []api.Message{{Text: fmt.Sprintf("parser failed: %v", r)}}}
+			}
+		}()
+		done <- api.Transform(src, o)
+	}()
 	limit := time.NewTimer(maxParse)
 	defer limit.Stop()
 	select {

@@ -133,7 +133,7 @@ func parseEntry(f []string) (*entry, error) {
 
 var verbs = map[string]bool{"spawn": true, "shell": true, "argv": true, "words": true, "template": true, "eval": true, "function": true, "worker": true, "load": true, "loader": true,
 	"native": true, "opaque": true, "read": true, "write": true, "append": true, "delete": true, "list": true, "chmod": true, "stat": true, "open": true, "link": true,
-	"connect": true, "socket": true, "host": true, "datagram": true, "listen": true, "send": true, "base": true, "env": true, "setenv": true, "privilege": true, "kill": true,
+	"connect": true, "socket": true, "host": true, "datagram": true, "listen": true, "send": true, "base": true, "address": true, "env": true, "setenv": true, "privilege": true, "kill": true,
 	"chdir": true, "code": true, "pass": true, "timer": true, "value": true, "pipe": true}
 
 // graveVerbs make a use of every place where their function is taken.

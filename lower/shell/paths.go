@@ -122,7 +122,7 @@ func (w *walker) pathEffect(e cordon.Effect, v val) {
 		}
 		e.Doubtful = true
 	} else if strings.HasPrefix(s, mName) || strings.HasPrefix(s, mPath) {
-		if !grave && !looksSecret(dropMarks(s)) {
+		if !grave && !looksSecret(dropMarks(s)) && !w.elsewhere() {
 			return
 		}
 	} else if strings.Contains(s, mUnset) && !grave {
@@ -130,6 +130,13 @@ func (w *walker) pathEffect(e cordon.Effect, v val) {
 		return
 	}
 	w.plainPath(e, val{s: s})
+}
+
+// elsewhere reports whether the working directory is known to lie outside
+// the workspace.
+func (w *walker) elsewhere() bool {
+	d := w.dir()
+	return d.known() && strings.HasPrefix(d.s, "/") && !w.inside(d)
 }
 
 func (w *walker) plainPath(e cordon.Effect, v val) {
