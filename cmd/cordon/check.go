@@ -29,15 +29,7 @@ Exit status: 0 all were allowed, 3 the worst was restricted, 4 blocked,
 	}
 	flags := addRunFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := flags.load()
-		if err != nil {
-			return err
-		}
-		run, err := flags.run(c)
-		if err != nil {
-			return err
-		}
-		core, err := openCore(cmd.Context(), c, cmd.ErrOrStderr())
+		core, run, err := flags.open()
 		if err != nil {
 			return err
 		}

@@ -157,6 +157,20 @@ func (f *runFlags) run(c *config.Config) (cordon.Run, error) {
 	return r, nil
 }
 
+// open reads the configuration, names the run, and builds the guard.
+func (f *runFlags) open() (*core, cordon.Run, error) {
+	c, err := f.load()
+	if err != nil {
+		return nil, cordon.Run{}, err
+	}
+	run, err := f.run(c)
+	if err != nil {
+		return nil, run, err
+	}
+	core, err := openCore(f.cmd.Context(), c, f.cmd.ErrOrStderr())
+	return core, run, err
+}
+
 // directory is the absolute path of a flag's value, or of its default.
 func directory(flag, value string, fallback func() (string, error)) (string, error) {
 	if value == "" {

@@ -16,6 +16,7 @@ import (
 	"runtime/debug"
 	"syscall"
 
+	"github.com/cordon-sandbox/cordon/contain/sandbox/native"
 	"github.com/spf13/cobra"
 )
 
@@ -38,6 +39,7 @@ type Stdio struct {
 }
 
 func main() {
+	native.Main() // this process may be a stage inside a sandbox
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := Run(ctx, os.Args[1:], Stdio{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
 	stop()
@@ -103,12 +105,14 @@ func rootCommand() *cobra.Command {
 	root.AddCommand(
 		checkCommand(),
 		mcpCommand(),
+		runCommand(),
 		policyCommand(),
 		runsCommand(),
 		violationsCommand(),
 		reportCommand(),
 		killCommand(),
 		auditCommand(),
+		doctorCommand(),
 		versionCommand(),
 	)
 	usageArgs(root)

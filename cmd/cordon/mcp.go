@@ -37,15 +37,7 @@ was killed, 130 where a signal ended Cordon.`,
 	server := cmd.Flags().String("server", "", "`NAME` of the server, as tools are qualified by it (default from the command)")
 	maxResult := cmd.Flags().Int("max-result", 0, "cap of one tool result in `BYTES` (default 1 MiB)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := flags.load()
-		if err != nil {
-			return err
-		}
-		run, err := flags.run(c)
-		if err != nil {
-			return err
-		}
-		core, err := openCore(cmd.Context(), c, cmd.ErrOrStderr())
+		core, run, err := flags.open()
 		if err != nil {
 			return err
 		}
@@ -53,7 +45,7 @@ was killed, 130 where a signal ended Cordon.`,
 			run.Session = mcpSession(run, args)
 		}
 		err = mcp.Serve(cmd.Context(), mcp.Config{
-			Guard: core.guard, Mode: c.Mode(), Run: run, Server: *server, Command: args, Env: os.Environ(),
+			Guard: core.guard, Mode: core.config.Mode(), Run: run, Server: *server, Command: args, Env: os.Environ(),
 			Stdin: cmd.InOrStdin(), Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), MaxResult: *maxResult,
 		})
 		return errors.Join(serverExit(err), core.close())

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -21,146 +20,129 @@ import (
 // transaction stays open.
 var ErrConflict = errors.New("transaction: the workspace was changed meanwhile")
 
-// Conflicts says what Commit does with paths that were changed on both sides.
-type Conflicts uint8
-
-const (
-	// StopOnConflict is the zero value: nothing is committed.
-	StopOnConflict Conflicts = iota
-	// KeepWorkspace leaves those paths as they are in the workspace.
-	KeepWorkspace
-	// OverwriteWorkspace takes the run's.
-	OverwriteWorkspace
-)
-
-// Options of a Commit.
-type Options struct {
-	// Protected says why a path may not be changed by the run, or "". nil
-	// protects nothing.
-	Protected func(rel string, kind ChangeKind) string
-	Conflicts Conflicts
-	// Progress, if set, is told how far the commit is.
-	Progress func(done, total int)
-}
-
-// Refusal is a change that was not committed.
-type Refusal struct {
-	Path string `json:"path"`
-	Why  string `json:"why"`
-}
-
-// Report is what a Commit did.
-type Report struct {
-	Applied   []Change  `json:"applied"`
-	Refused   []Refusal `json:"refused,omitempty"`
-	Conflicts []Change  `json:"conflicts,omitempty"`
-}
-
 // opKind is one step of a commit. Every step may be done twice: recovery
 // repeats the whole list.
 type opKind string
 
 const (
+	opLift   opKind = "lift"   // give a directory's owner the right to change it
 	opDelete opKind = "delete" // move the path away
-	opDir    opKind = "dir"    // make a directory
 	opPut    opKind = "put"    // move the path away, and the staged one in
 	opMeta   opKind = "meta"   // set a directory's mode, owner, times, attributes
 )
 
 type op struct {
-	N    int    `json:"n"`
 	Kind opKind `json:"kind"`
-	Path string `json:"path"`
-	Meta *meta  `json:"meta,omitempty"`
+	Path []byte `json:"path"`
+	// Slot names what goes in, and what was moved away, in the stage.
+	Slot string `json:"slot,omitempty"`
+	// Low is what stands there before the step; nil for nothing.
+	Low *identity `json:"low,omitempty"`
+	// Meta is what the path gets once it is in its place, Old what it had.
+	Meta *meta `json:"meta,omitempty"`
+	Old  *meta `json:"old,omitempty"`
+}
+
+// identity is by which a file is known to be the one that was looked at.
+type identity struct {
+	Ino   uint64        `json:"ino"`
+	Mode  uint32        `json:"mode"`
+	Size  int64         `json:"size"`
+	Mtime unix.Timespec `json:"mtime"`
+	Ctime unix.Timespec `json:"ctime"`
+	Links uint64        `json:"links"`
+}
+
+func identify(st *unix.Stat_t) *identity {
+	if st == nil {
+		return nil
+	}
+	return &identity{st.Ino, st.Mode, st.Size, st.Mtim, st.Ctim, uint64(st.Nlink)}
+}
+
+// is reports whether st is that file, unchanged. The time of its status says
+// most, but moving one name of several, or lifting a directory's mode, changes
+// it too.
+func (id *identity) is(st *unix.Stat_t, moved bool) bool {
+	if id == nil || st == nil {
+		return id == nil && st == nil
+	}
+	if id.Ino != st.Ino || id.Mode&unix.S_IFMT != st.Mode&unix.S_IFMT {
+		return false
+	}
+	if isDir(st) {
+		return id.Mtime == st.Mtim
+	}
+	return id.Size == st.Size && id.Mtime == st.Mtim && id.Mode == st.Mode &&
+		(moved || id.Links > 1 || id.Ctime == st.Ctim)
 }
 
 // journal is what recovery works by. Once it is written the commit will
 // happen; before, it has not.
 type journal struct {
-	Workspace string `json:"workspace"`
-	Stage     string `json:"stage"`
-	Ops       []op   `json:"ops"`
+	Workspace []byte `json:"workspace"`
+	WS        inode  `json:"inode"`
+	place
+	Ops []op `json:"ops"`
+	// Undo: a step could not be done, and what was done is being taken back.
+	Undo bool `json:"undo,omitempty"`
 }
 
-const journalFile = "journal.json"
+// place is where a commit keeps what goes in and what was moved away: in the
+// transaction's own directory, or, where that is on another file system, in
+// the workspace under the name Stage.
+type place struct {
+	Stage string `json:"stage,omitempty"`
+	// Root is what the workspace's root gets when Stage is gone from it.
+	Root *meta `json:"root,omitempty"`
+}
+
+const (
+	journalFile = "journal.json"
+	placeFile   = "stage.json"
+)
 
 // Commit puts the changes into the workspace. Before the journal is written
 // the workspace's own files are untouched; after, recovery finishes what a
-// crash interrupts. On an error before that point the transaction is still
-// open and can be rolled back.
+// crash interrupts, and a step that cannot be done takes back the others. On
+// an error the workspace is as it was, and the transaction still open, unless
+// the error says otherwise. All processes of the run must have ended.
 func (t *Tx) Commit(o Options) (Report, error) {
-	changes, err := t.Diff()
+	s, err := t.scan()
 	if err != nil {
-		return Report{}, err
+		return Report{}, fmt.Errorf("transaction: commit: %w", err)
 	}
-	r := choose(changes, o)
+	r := s.choose(o)
 	if len(r.Conflicts) > 0 && o.Conflicts == StopOnConflict {
-		r.Applied = nil
-		return r, ErrConflict
+		r.Applied = []Change{}
+		return r, errors.Join(ErrConflict, s.close())
 	}
-	c := &commit{tx: t, journal: journal{Workspace: t.cfg.Workspace, Stage: stageName(t.id)}, progress: o.Progress}
-	if err := c.run(r.Applied); err != nil {
+	c := &commit{tx: t, scan: s, progress: o.Progress, root: -1, stage: -1, newDir: -1, oldDir: -1}
+	err = c.run(r.Applied)
+	r.Dropped = c.dropped
+	r.Applied = slices.DeleteFunc(r.Applied, func(c Change) bool { return c.touched })
+	if err = errors.Join(err, s.close()); err != nil {
+		r.Applied = []Change{}
 		return r, fmt.Errorf("transaction: commit: %w", err)
 	}
-	t.release()
+	// What is left is the transaction's own: it holds nothing any more.
+	defer t.release()
+	if err := removeTree(t.dir); err != nil {
+		return r, fmt.Errorf("transaction: committed, but not cleaned up: %w", err)
+	}
 	return r, nil
 }
-
-// choose divides the changes into those to apply and those refused. What is
-// below a refused directory is refused with it.
-func choose(changes []Change, o Options) Report {
-	r := Report{Applied: []Change{}}
-	var shut []string
-	for _, c := range changes {
-		why := ""
-		if i := slices.IndexFunc(shut, func(dir string) bool { return below(c.Path, dir) }); i >= 0 {
-			why = "it lies below " + shut[i] + ", which was refused"
-		} else if o.Protected != nil {
-			why = o.Protected(c.Path, c.Kind)
-		}
-		if why == "" {
-			why = uncommittable(c)
-		}
-		if why == "" && c.Conflict {
-			r.Conflicts = append(r.Conflicts, c)
-			if o.Conflicts == KeepWorkspace {
-				why = "it was changed in the workspace meanwhile"
-			}
-		}
-		if why != "" {
-			r.Refused = append(r.Refused, Refusal{c.Path, why})
-			if c.Mode.IsDir() {
-				shut = append(shut, c.Path)
-			}
-			continue
-		}
-		r.Applied = append(r.Applied, c)
-	}
-	return r
-}
-
-func uncommittable(c Change) string {
-	if c.Kind == Deleted {
-		return ""
-	}
-	switch {
-	case c.Mode&fs.ModeSocket != 0:
-		return "it is a socket"
-	case c.Mode&fs.ModeDevice != 0:
-		return "it is a device"
-	}
-	return ""
-}
-
-func stageName(id string) string { return ".cordon-tx-" + id }
 
 // commit is a commit while it is carried out, first or again.
 type commit struct {
 	tx       *Tx
+	scan     *scan // nil in recovery
 	journal  journal
 	progress func(done, total int)
+	done     bool // every step is
+	dropped  []Refusal
 	root     int // the workspace
-	stage    int // its staging directory
+	stage    int // the staging directory
 	newDir   int // what goes in
 	oldDir   int // what was moved away
 }
@@ -171,35 +153,73 @@ func (c *commit) point(name string) {
 	}
 }
 
-func (c *commit) run(changes []Change) error {
-	if err := c.open(true); err != nil {
+func (c *commit) run(changes []Change) (err error) {
+	defer c.close()
+	if c.root, err = c.tx.openRoot(false); err != nil {
 		return err
 	}
-	defer c.close()
+	if err := writable(c.root, c.tx.cfg.Workspace); err != nil {
+		return err
+	}
 	c.point("staging")
-	if err := c.plan(changes); err != nil {
-		return errors.Join(err, c.unstage())
+	if err := c.choosePlace(); err != nil {
+		return err
 	}
-	if err := c.sync(); err != nil {
-		return errors.Join(err, c.unstage())
+	err = c.openStage(true)
+	if err == nil {
+		c.point("plan")
+		err = c.plan(changes)
 	}
-	text, err := json.Marshal(c.journal)
+	if err == nil {
+		err = c.sync()
+	}
+	if err == nil {
+		c.point("journal")
+		err = c.write()
+	}
 	if err != nil {
-		return errors.Join(err, c.unstage())
-	}
-	c.point("journal")
-	if err := writeDurably(filepath.Join(c.tx.dir, journalFile), text); err != nil {
 		return errors.Join(err, c.unstage())
 	}
 	return c.finish()
 }
 
-// finish carries the journal out and forgets the transaction.
+// writable says plainly what every step would otherwise stumble over.
+func writable(root int, name string) error {
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(root, &fs); err != nil {
+		return err
+	}
+	if fs.Flags&unix.ST_RDONLY != 0 {
+		return fmt.Errorf("the workspace %q is on a read-only file system", name)
+	}
+	if os.Geteuid() == 0 {
+		return nil
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(root, &st); err != nil {
+		return err
+	}
+	if int(st.Uid) != os.Geteuid() && unix.Faccessat(root, ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS) != nil {
+		return fmt.Errorf("the workspace %q is not writable for user %d", name, os.Geteuid())
+	}
+	return nil
+}
+
+func (c *commit) write() error {
+	text, err := json.Marshal(c.journal)
+	if err != nil {
+		return err
+	}
+	return writeDurably(filepath.Join(c.tx.dir, journalFile), text)
+}
+
+// finish carries the journal out. On an error it takes back what it did.
 func (c *commit) finish() error {
 	for i := range c.journal.Ops {
+		o := &c.journal.Ops[i]
 		c.point("op " + strconv.Itoa(i))
-		if err := c.apply(&c.journal.Ops[i]); err != nil {
-			return fmt.Errorf("%s %s: %w", c.journal.Ops[i].Kind, c.journal.Ops[i].Path, err)
+		if err := c.apply(o); err != nil {
+			return c.abort(fmt.Errorf("%s %q: %w", o.Kind, o.Path, err))
 		}
 		if c.progress != nil {
 			c.progress(i+1, len(c.journal.Ops))
@@ -207,172 +227,211 @@ func (c *commit) finish() error {
 	}
 	c.point("sync")
 	if err := unix.Syncfs(c.root); err != nil {
-		return err
+		return c.abort(err)
 	}
 	c.point("unstage")
+	c.done = true
+	// From here it has happened. What is left over is removed by recovery.
+	if err := c.unstage(); err != nil {
+		return fmt.Errorf("all changes are in place, but: %w", err)
+	}
+	c.point("forget")
+	return nil
+}
+
+// abort takes a commit back, so that nothing of it has happened. If it cannot
+// do that, recovery will try again.
+func (c *commit) abort(cause error) error {
+	c.point("abort")
+	c.journal.Undo = true
+	if err := c.write(); err != nil {
+		return errors.Join(cause, fmt.Errorf("it is half done, and cordon recovers it later: %w", err))
+	}
+	if err := c.undo(); err != nil {
+		return errors.Join(cause, fmt.Errorf("it is half taken back; what was replaced is in %s: %w", c.stagePath(), err))
+	}
+	return cause
+}
+
+func (c *commit) undo() error {
+	var errs []error
+	for i, o := range slices.Backward(c.journal.Ops) {
+		c.point("undo " + strconv.Itoa(i))
+		if err := c.revert(&o); err != nil {
+			errs = append(errs, fmt.Errorf("%q: %w", o.Path, err))
+		}
+	}
+	// Moving things back changed the times of the directories that hold them.
+	// The innermost come first, while those above can still be entered.
+	for i := range c.journal.Ops {
+		if o := &c.journal.Ops[i]; o.Kind == opMeta {
+			errs = append(errs, c.setMeta(o, o.Old))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if err := unix.Syncfs(c.root); err != nil {
+		return err
+	}
+	c.point("undone")
 	if err := c.unstage(); err != nil {
 		return err
 	}
-	c.point("forget")
-	return removeTree(c.tx.dir)
+	return os.Remove(filepath.Join(c.tx.dir, journalFile))
 }
 
-const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
-
-// open opens the workspace and its staging directory.
-func (c *commit) open(create bool) (err error) {
-	c.root, c.stage, c.newDir, c.oldDir = -1, -1, -1, -1
-	if c.root, err = unix.Open(c.journal.Workspace, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
-		return &os.PathError{Op: "open", Path: c.journal.Workspace, Err: err}
-	}
-	for _, d := range []struct {
-		at   *int
-		name string
-		fd   *int
-	}{{&c.root, c.journal.Stage, &c.stage}, {&c.stage, "new", &c.newDir}, {&c.stage, "old", &c.oldDir}} {
-		if create {
-			if err := unix.Mkdirat(*d.at, d.name, 0o700); err != nil {
-				c.close()
-				return &os.PathError{Op: "mkdir", Path: d.name, Err: err}
-			}
-		}
-		how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: beneath}
-		if *d.fd, err = unix.Openat2(*d.at, d.name, &how); err != nil {
-			c.close()
-			return &os.PathError{Op: "open", Path: d.name, Err: err}
-		}
-	}
-	return nil
-}
-
-func (c *commit) close() {
-	for _, fd := range []int{c.root, c.stage, c.newDir, c.oldDir} {
-		if fd >= 0 {
-			unix.Close(fd)
-		}
-	}
-}
-
-func (c *commit) unstage() error {
-	return removeTree(filepath.Join(c.journal.Workspace, c.journal.Stage))
-}
-
-// sync makes what was staged durable before the journal promises it.
-func (c *commit) sync() error { return unix.Syncfs(c.stage) }
-
-// plan stages all content and lists the steps: deletions and creations with
-// parents first, then the directories' own attributes with children first,
-// since every step inside a directory changes its times.
-func (c *commit) plan(changes []Change) error {
-	s := stager{commit: c, links: map[inode]int{}}
-	var metas []op
-	for i := range changes {
-		ch := &changes[i]
-		up := filepath.Join(c.tx.Upper(), filepath.FromSlash(ch.Path))
-		if ch.Kind == Deleted {
-			c.add(opDelete, ch.Path, nil)
-			continue
-		}
-		m, err := metaOf(up)
-		if err != nil {
-			return err
-		}
-		if !ch.Mode.IsDir() {
-			n := c.add(opPut, ch.Path, nil)
-			if err := s.stage(up, n, m); err != nil {
-				return fmt.Errorf("stage %s: %w", ch.Path, err)
-			}
-			continue
-		}
-		if ch.Kind == Changed { // it hides or replaces what was there
-			c.add(opDelete, ch.Path, nil)
-		}
-		if ch.Kind != ModeOnly {
-			c.add(opDir, ch.Path, nil)
-		}
-		metas = append(metas, op{Kind: opMeta, Path: ch.Path, Meta: m})
-	}
-	for _, m := range slices.Backward(metas) {
-		c.add(m.Kind, m.Path, m.Meta)
-	}
-	return c.rootMeta()
-}
-
-// rootMeta restores the workspace's own times after the steps in it, to what
-// the run left, or else to what they were.
-func (c *commit) rootMeta() error {
-	if len(c.journal.Ops) == 0 {
-		return nil
-	}
-	m, err := metaOf(c.tx.Upper())
-	if err != nil {
-		return err
-	}
-	c.add(opMeta, ".", m)
-	return nil
-}
-
-func (c *commit) add(k opKind, rel string, m *meta) int {
-	n := len(c.journal.Ops)
-	c.journal.Ops = append(c.journal.Ops, op{N: n, Kind: k, Path: rel, Meta: m})
-	return n
-}
+// errChanged: the workspace is not what Diff saw.
+var errChanged = fmt.Errorf("it is not what it was a moment ago: %w", ErrConflict)
 
 // apply does one step, or what is left of it.
 func (c *commit) apply(o *op) error {
-	if o.Kind == opMeta {
-		return c.setMeta(o)
+	slot := o.Slot
+	switch o.Kind {
+	case opMeta:
+		return c.setMeta(o, o.Meta)
+	case opLift:
+		return c.lift(string(o.Path), o.Old.Mode|0o700)
 	}
-	parent, err := c.dir(path.Dir(o.Path))
+	parent, base, err := openParent(c.root, string(o.Path))
 	if err != nil {
 		return err
 	}
 	defer unix.Close(parent)
-	base, slot := path.Base(o.Path), strconv.Itoa(o.N)
 	switch o.Kind {
 	case opDelete:
-		return moveAway(parent, base, c.oldDir, slot)
-	case opDir:
-		if err := unix.Mkdirat(parent, base, 0o700); err != nil && err != unix.EEXIST {
-			return err
-		}
-		return nil
+		return c.moveAway(o, parent, base, slot)
 	case opPut:
-		if !exists(c.newDir, slot) {
-			return nil // it went in before the crash
+		if exists(c.newDir, slot) { // else it went in before a crash
+			if err := c.moveAway(o, parent, base, slot); err != nil {
+				return err
+			}
+			c.point("between")
+			if err := move(c.newDir, slot, parent, base); err != nil {
+				return err
+			}
 		}
-		if err := moveAway(parent, base, c.oldDir, slot); err != nil {
-			return err
+		if o.Meta == nil {
+			return nil
 		}
-		c.point("between")
-		return unix.Renameat2(c.newDir, slot, parent, base, unix.RENAME_NOREPLACE)
+		c.point("put")
+		return o.Meta.setAt(parent, base)
 	}
 	return fmt.Errorf("unknown step %q", o.Kind)
 }
 
 // moveAway keeps what a step replaces until the end, once.
-func moveAway(parent int, base string, old int, slot string) error {
-	if exists(old, slot) {
+func (c *commit) moveAway(o *op, parent int, base, slot string) error {
+	if exists(c.oldDir, slot) {
 		return nil
 	}
-	err := unix.Renameat2(parent, base, old, slot, unix.RENAME_NOREPLACE)
-	if err == unix.ENOENT {
+	st, err := lstat(parent, base)
+	if err != nil {
+		return err
+	}
+	if !o.Low.is(st, false) {
+		return errChanged
+	}
+	if st == nil {
 		return nil
+	}
+	if err := moveDir(st, parent, base, c.oldDir, slot); err != nil {
+		return err
+	}
+	if st, err = lstat(c.oldDir, slot); err != nil || !o.Low.is(st, true) {
+		return errors.Join(errChanged, err) // swapped in between; it is moved back
+	}
+	return nil
+}
+
+// moveDir moves what may be a directory that its owner may not write to: one
+// that moves gets another "..".
+func moveDir(st *unix.Stat_t, from int, name string, to int, as string) error {
+	if isDir(st) && st.Mode&0o200 == 0 {
+		if err := chmodAt(from, name, st.Mode|0o200); err != nil {
+			return err
+		}
+	}
+	return move(from, name, to, as)
+}
+
+// move renames without replacing anything.
+func move(from int, name string, to int, as string) error {
+	err := unix.Renameat2(from, name, to, as, unix.RENAME_NOREPLACE)
+	if err == unix.EINVAL && !exists(to, as) { // a file system without the flag
+		err = unix.Renameat(from, name, to, as)
+	}
+	if err == unix.EEXIST {
+		return errChanged
 	}
 	return err
 }
 
-func exists(dir int, name string) bool {
-	var st unix.Stat_t
-	return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
+// revert takes one step back, or what was done of it.
+func (c *commit) revert(o *op) error {
+	slot := o.Slot
+	switch o.Kind {
+	case opMeta, opLift: // in the end it gets what it had
+		if os.Geteuid() == 0 {
+			return nil
+		}
+		return c.lift(string(o.Path), o.Old.Mode|0o700)
+	}
+	replaced := exists(c.oldDir, slot)
+	in := o.Kind == opPut && !exists(c.newDir, slot)
+	if !replaced && !in {
+		return nil
+	}
+	parent, base, err := openParent(c.root, string(o.Path))
+	if err != nil {
+		return err
+	}
+	defer unix.Close(parent)
+	if in {
+		st, err := lstat(parent, base)
+		if err != nil {
+			return err
+		}
+		if st != nil {
+			if err := moveDir(st, parent, base, c.newDir, slot); err != nil {
+				return err
+			}
+		}
+	}
+	if !replaced {
+		return nil
+	}
+	if err := move(c.oldDir, slot, parent, base); err != nil {
+		return err
+	}
+	if st, err := lstat(parent, base); err == nil && isDir(st) && st.Mode != o.Low.Mode {
+		return chmodAt(parent, base, o.Low.Mode)
+	}
+	return nil
 }
 
-// dir opens a directory of the workspace without following any link.
-func (c *commit) dir(rel string) (int, error) {
-	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: beneath}
-	fd, err := unix.Openat2(c.root, rel, &how)
+func (c *commit) lift(rel string, mode uint32) error {
+	parent, base, err := openParent(c.root, rel)
 	if err != nil {
-		return -1, &os.PathError{Op: "open", Path: rel, Err: err}
+		return err
 	}
-	return fd, nil
+	defer unix.Close(parent)
+	return chmodAt(parent, base, mode)
+}
+
+// setMeta sets the attributes of a directory of the workspace.
+func (c *commit) setMeta(o *op, m *meta) error {
+	parent, base, err := openParent(c.root, string(o.Path))
+	if err != nil {
+		return err
+	}
+	defer unix.Close(parent)
+	st, err := lstat(parent, base)
+	if err != nil {
+		return err
+	}
+	if !isDir(st) {
+		return &os.PathError{Op: "set attributes", Path: path.Clean(string(o.Path)), Err: unix.ENOTDIR}
+	}
+	return m.setAt(parent, base)
 }

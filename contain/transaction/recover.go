@@ -20,12 +20,17 @@ type Recovered struct {
 	// Committed: its journal was complete, and was carried out. Otherwise
 	// the changes were thrown away.
 	Committed bool `json:"committed"`
+	// Why a commit that had begun was taken back instead.
+	Why string `json:"why,omitempty"`
 }
 
 // Recover ends the transactions in stateDir whose process is gone: those that
-// had begun to commit are finished, the others rolled back. Transactions in
-// use are left alone.
-func Recover(stateDir string) ([]Recovered, error) {
+// had begun to commit are finished, the others rolled back, snapshots too.
+// Transactions in use are left alone. One that cannot be recovered stops none
+// of the others.
+func Recover(stateDir string) ([]Recovered, error) { return recoverAll(stateDir, nil) }
+
+func recoverAll(stateDir string, crashAt func(string)) ([]Recovered, error) {
 	entries, err := os.ReadDir(stateDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -36,68 +41,166 @@ func Recover(stateDir string) ([]Recovered, error) {
 	var done []Recovered
 	var errs []error
 	for _, e := range entries {
-		id, ok := strings.CutPrefix(e.Name(), "tx-")
-		if !ok || !e.IsDir() {
+		if !e.IsDir() {
 			continue
 		}
-		r, ok, err := recoverOne(filepath.Join(stateDir, e.Name()), id)
+		t := &Tx{cfg: Config{StateDir: stateDir}, dir: filepath.Join(stateDir, e.Name()), crashAt: crashAt}
+		var r *Recovered
+		var err error
+		switch {
+		case strings.HasPrefix(e.Name(), "tx-"):
+			r, err = t.recoverLocked((*Tx).recoverRun)
+		case strings.HasPrefix(e.Name(), "snapshot-"):
+			r, err = t.recoverLocked((*Tx).recoverSnapshot)
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("transaction: recover %s: %w", e.Name(), err))
-		} else if ok {
-			done = append(done, r)
+		} else if r != nil {
+			done = append(done, *r)
 		}
 	}
 	return done, errors.Join(errs...)
 }
 
-func recoverOne(dir, id string) (Recovered, bool, error) {
-	lock, free, err := lockDir(dir)
-	if err != nil || !free {
-		return Recovered{}, false, err
+// recoverLocked recovers one transaction unless it is in use. nil: there was
+// nothing to recover.
+func (t *Tx) recoverLocked(how func(*Tx) (*Recovered, error)) (*Recovered, error) {
+	var free bool
+	var err error
+	if t.lock, free, err = lockDir(t.dir); err != nil || !free {
+		return nil, err
 	}
-	defer lock.Close()
+	defer t.release()
+	text, err := os.ReadFile(filepath.Join(t.dir, recordFile))
+	if errors.Is(err, fs.ErrNotExist) && !t.has(journalFile) {
+		return nil, removeTree(t.dir) // it had not begun, or was over
+	}
 	var rec record
-	text, err := os.ReadFile(filepath.Join(dir, recordFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return Recovered{}, false, removeTree(dir) // it had not begun
+	if err == nil {
+		err = json.Unmarshal(text, &rec)
 	}
-	if err != nil {
-		return Recovered{}, false, err
+	if err != nil && !t.has(journalFile) {
+		return nil, err
 	}
-	if err := json.Unmarshal(text, &rec); err != nil {
-		return Recovered{}, false, err
-	}
-	t := &Tx{cfg: Config{Workspace: rec.Workspace, StateDir: filepath.Dir(dir)}, id: id, dir: dir, begun: rec.Begun}
-	r := Recovered{Workspace: rec.Workspace}
-	text, err = os.ReadFile(filepath.Join(dir, journalFile))
-	switch {
-	case err == nil:
-		r.Committed = true
-		return r, true, t.resume(text)
-	case !errors.Is(err, fs.ErrNotExist):
-		return r, false, err
-	}
-	err = removeTree(filepath.Join(rec.Workspace, stageName(id)))
-	return r, true, errors.Join(err, t.Rollback())
+	t.cfg.Workspace, t.ws, t.begun = string(rec.Workspace), rec.WS, rec.Begun
+	return how(t)
 }
 
-// resume carries out a journal from its start; what was done is not repeated.
-func (t *Tx) resume(text []byte) error {
-	c := &commit{tx: t}
-	if err := json.Unmarshal(text, &c.journal); err != nil {
-		return err
+func (t *Tx) has(name string) bool {
+	_, err := os.Lstat(filepath.Join(t.dir, name))
+	return err == nil
+}
+
+func (t *Tx) recoverRun() (*Recovered, error) {
+	text, err := os.ReadFile(filepath.Join(t.dir, journalFile))
+	if err == nil {
+		return t.resume(text)
 	}
-	if c.journal.Stage != stageName(t.id) || c.journal.Workspace != t.cfg.Workspace {
-		return fmt.Errorf("the journal is of another transaction")
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
 	}
-	if _, err := os.Lstat(filepath.Join(t.cfg.Workspace, c.journal.Stage)); errors.Is(err, fs.ErrNotExist) {
-		return removeTree(t.dir) // all was done, only the record was left
+	if err := t.clearStage(); err != nil {
+		return nil, err
 	}
-	if err := c.open(false); err != nil {
-		return err
+	return &Recovered{Workspace: t.cfg.Workspace}, removeTree(t.dir)
+}
+
+// clearStage takes away what a commit that had not begun left in the
+// workspace.
+func (t *Tx) clearStage() error {
+	text, err := os.ReadFile(filepath.Join(t.dir, placeFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
+	c := t.recovery()
 	defer c.close()
-	return c.finish()
+	if err == nil {
+		err = json.Unmarshal(text, &c.journal.place)
+	}
+	if err != nil {
+		return err
+	}
+	if !c.journal.valid() {
+		return fmt.Errorf("%s is damaged", placeFile)
+	}
+	if c.root, err = t.openRoot(false); err != nil {
+		return err
+	}
+	if !exists(c.root, c.journal.Stage) {
+		return nil
+	}
+	if c.stage, err = openDir(c.root, c.journal.Stage, unix.O_RDONLY); err != nil {
+		return err
+	}
+	return c.unstage()
+}
+
+func (p *place) valid() bool {
+	return p.Stage == "" || strings.HasPrefix(p.Stage, stagePrefix) && !strings.Contains(p.Stage, "/") && p.Root != nil
+}
+
+func (t *Tx) recovery() *commit { return &commit{tx: t, root: -1, stage: -1, newDir: -1, oldDir: -1} }
+
+// resume carries out a journal from its start; what was done is not repeated.
+// Where that cannot be, it is taken back.
+func (t *Tx) resume(text []byte) (*Recovered, error) {
+	c := t.recovery()
+	defer c.close()
+	if err := json.Unmarshal(text, &c.journal); err != nil {
+		return nil, err
+	}
+	if !c.journal.valid() {
+		return nil, fmt.Errorf("the journal is damaged")
+	}
+	t.cfg.Workspace, t.ws = string(c.journal.Workspace), c.journal.WS
+	r := &Recovered{Workspace: t.cfg.Workspace, Committed: !c.journal.Undo}
+	var err error
+	if c.root, err = t.openRoot(false); err != nil {
+		return nil, err
+	}
+	over, err := c.reopenStage()
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case over:
+		c.done = !c.journal.Undo
+		err = c.unstage()
+	case c.journal.Undo:
+		err = c.undo()
+	default:
+		if err = c.finish(); err != nil && c.journal.Undo && !t.has(journalFile) {
+			r.Committed, r.Why, err = false, err.Error(), nil
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r, removeTree(t.dir)
+}
+
+// reopenStage opens the staging directory. over: it was being removed when
+// the crash came, so all steps were done.
+func (c *commit) reopenStage() (over bool, err error) {
+	parent, name, err := c.stageParent()
+	if err != nil {
+		return false, err
+	}
+	defer unix.Close(parent)
+	if !exists(parent, name) {
+		return true, nil
+	}
+	if c.stage, err = openDir(parent, name, unix.O_RDONLY); err != nil {
+		return false, err
+	}
+	if !exists(c.stage, "new") || !exists(c.stage, "old") {
+		return true, nil
+	}
+	if c.newDir, err = openDir(c.stage, "new", unix.O_RDONLY); err != nil {
+		return false, err
+	}
+	c.oldDir, err = openDir(c.stage, "old", unix.O_RDONLY)
+	return false, err
 }
 
 // lockDir takes the lock that a living transaction holds. free is false where

@@ -386,7 +386,11 @@ func syncDir(dir string) error {
 }
 
 // comparePaths orders paths so that what is in a directory follows it at once.
+// The root comes first.
 func comparePaths(a, b string) int {
+	if a == "." || b == "." {
+		return len(strings.TrimPrefix(a, ".")) - len(strings.TrimPrefix(b, "."))
+	}
 	for i := 0; i < len(a) && i < len(b); i++ {
 		x, y := a[i], b[i]
 		if x == y {

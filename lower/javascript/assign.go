@@ -67,9 +67,9 @@ func (a *analysis) assign(e js.IExpr, s set) {
 	case *js.GroupExpr:
 		a.assign(e.X, s)
 	case *js.DotExpr:
-		a.setMember(a.object(e.X), str(memberName(e.Y)), s)
+		a.setMember(a.eval(e.X), str(memberName(e.Y)), s)
 	case *js.IndexExpr:
-		x := a.object(e.X)
+		x := a.eval(e.X)
 		a.setMember(x, a.eval(e.Y), s)
 	case *js.BinaryExpr:
 		if e.Op == js.EqToken {
@@ -278,9 +278,9 @@ func (a *analysis) deleteMember(e js.IExpr) {
 	case *js.GroupExpr:
 		a.deleteMember(e.X)
 	case *js.DotExpr:
-		a.remove(a.object(e.X), memberName(e.Y))
+		a.remove(a.eval(e.X), memberName(e.Y))
 	case *js.IndexExpr:
-		x := a.object(e.X)
+		x := a.eval(e.X)
 		if k, ok := a.eval(e.Y).text(); ok {
 			a.remove(x, k)
 		}

@@ -38,6 +38,8 @@ func (a *analysis) builtin(v value, this set, args []set, made bool) (set, bool)
 		return set{}, false
 	}
 	switch v.s {
+	case "Constructor":
+		return a.constructorCall(args, made), true
 	case "String":
 		if made {
 			return a.asText(x), true

@@ -24,11 +24,6 @@ func (a *analysis) invoke(fn, this set, args []set, name string) set {
 // callUnknown calls something that is not known: what it gets, it may use.
 func (a *analysis) callUnknown(this set, args []set, name string) set {
 	a.escapeAll(args)
-	if name == "constructor" && len(args) > 0 {
-		if text, ok := args[0].text(); !ok || len(text) > 3 && a.readsAsCode(text) {
-			a.opaque("may make a function of text", cordon.OriginUnknown, true)
-		}
-	}
 	out := tainted(append([]set{this}, args...)...)
 	if this.t&network == 0 {
 		out.t &^= network
@@ -36,8 +31,21 @@ func (a *analysis) callUnknown(this set, args []set, name string) set {
 	return out
 }
 
+// constructorCall calls the constructor of something that is not known, which
+// makes a function of a text if that something is a function. With new it is
+// the ordinary way to make another of a kind.
+func (a *analysis) constructorCall(args []set, made bool) set {
+	if !made && len(args) > 0 {
+		if text, ok := args[len(args)-1].text(); !ok || readsAsCode(text) {
+			a.opaque("may make a function of text", cordon.OriginUnknown, true)
+		}
+	}
+	a.escapeAll(args)
+	return unknown
+}
+
 // readsAsCode is whether a text could be meant as the body of a function.
-func (a *analysis) readsAsCode(s string) bool {
+func readsAsCode(s string) bool {
 	for i := 0; i < len(s); i++ {
 		switch s[i] {
 		case '(', '.', '=', '`', '[', ' ':

@@ -236,6 +236,10 @@ func (a *analysis) joinItems(r *array, sep string) (string, bool) {
 func (a *analysis) texts(s set) []string {
 	var out []string
 	for _, v := range s.vs {
+		// Where it can be something else, nobody means "undefined".
+		if (v.k == vUndef || v.k == vNull) && len(s.vs) > 1 {
+			continue
+		}
 		t, _ := a.toText(v)
 		out = append(out, t)
 	}

@@ -55,7 +55,7 @@ func (a *analysis) eval(e js.IExpr) set {
 	case *js.DotExpr:
 		return a.dot(e)
 	case *js.IndexExpr:
-		x := a.object(e.X)
+		x := a.eval(e.X)
 		return a.index(x, a.eval(e.Y))
 	case *js.CallExpr:
 		return a.call(e)
@@ -156,11 +156,8 @@ func (a *analysis) superValue() set {
 	return unknown
 }
 
-// object evaluates what stands before a dot or a bracket.
-func (a *analysis) object(e js.IExpr) set { return a.eval(e) }
-
 func (a *analysis) dot(e *js.DotExpr) set {
-	return a.member(a.object(e.X), memberName(e.Y))
+	return a.member(a.eval(e.X), memberName(e.Y))
 }
 
 func memberName(y js.IExpr) string {
@@ -433,10 +430,10 @@ func (a *analysis) call(e *js.CallExpr) set {
 func (a *analysis) callee(e js.IExpr) (fn, this set) {
 	switch e := e.(type) {
 	case *js.DotExpr:
-		x := a.object(e.X)
+		x := a.eval(e.X)
 		return a.member(x, memberName(e.Y)), a.receiverOf(e.X, x)
 	case *js.IndexExpr:
-		x := a.object(e.X)
+		x := a.eval(e.X)
 		return a.index(x, a.eval(e.Y)), a.receiverOf(e.X, x)
 	case *js.GroupExpr:
 		return a.callee(e.X)
@@ -459,12 +456,7 @@ func (a *analysis) args(list js.Args) []set {
 	out := make([]set, 0, len(list.List))
 	for _, g := range list.List {
 		if !g.Rest {
-			s := a.eval(g.Value)
-			if f, ok := g.Value.(*js.FuncDecl); ok && f.Name == nil {
-				out = append(out, s)
-				continue
-			}
-			out = append(out, s)
+			out = append(out, a.eval(g.Value))
 			continue
 		}
 		items := a.elements(a.value(g.Value))

@@ -66,7 +66,7 @@ func refused(e cordon.Effect) bool {
 		}
 	case cordon.Connect:
 		host, _, _ := strings.Cut(e.Target, ":")
-		return e.Op == "listen" && false || e.Pattern || !openHosts[strings.ToLower(host)]
+		return e.Pattern || !openHosts[strings.ToLower(host)]
 	case cordon.Read, cordon.List, cordon.Write, cordon.Delete:
 		return outside(e)
 	}

@@ -28,7 +28,7 @@ require("module").syncBuiltinESMExports();
 `
 
 // nodeRun runs src in a workspace of its own, and gives what the hook noted.
-func nodeRun(t *testing.T, src, how string) (marks string, err error, output string) {
+func nodeRun(t *testing.T, src, how string) (marks, output string, err error) {
 	t.Helper()
 	node, lookErr := exec.LookPath("node")
 	if lookErr != nil {
@@ -73,7 +73,7 @@ func nodeRun(t *testing.T, src, how string) (marks string, err error, output str
 	if readErr != nil && !os.IsNotExist(readErr) {
 		t.Fatal(readErr)
 	}
-	return string(b), err, string(out)
+	return string(b), string(out), err
 }
 
 // TestIntegrationAttacksRun: an attack that node would not run proves nothing.
@@ -83,7 +83,7 @@ func TestIntegrationAttacksRun(t *testing.T) {
 			continue
 		}
 		t.Run(c.kind+"/"+c.name, func(t *testing.T) {
-			marks, err, out := nodeRun(t, c.src, c.run)
+			marks, out, err := nodeRun(t, c.src, c.run)
 			if strings.Contains(c.want, "spawn") && marks == "" {
 				t.Errorf("starts nothing: %v\n%s\n%s", err, c.src, out)
 			}
@@ -100,7 +100,7 @@ func TestIntegrationBenignRuns(t *testing.T) {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
-			marks, err, out := nodeRun(t, c.src, c.run)
+			marks, out, err := nodeRun(t, c.src, c.run)
 			if err != nil || marks != "" {
 				t.Errorf("%v, %q\n%s\n%s", err, marks, c.src, out)
 			}

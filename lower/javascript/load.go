@@ -88,6 +88,7 @@ func (a *analysis) module(name string, spec set, how loading) set {
 
 // partModule is a module of whose name a part is known.
 func (a *analysis) partModule(name string) set {
+	name = fileURL(name)
 	if strings.HasPrefix(name, "./") || strings.HasPrefix(name, "../") || strings.HasPrefix(name, "@") && strings.Contains(name, "/") {
 		prefix, _, _ := strings.Cut(name, hole)
 		a.pathEffect(cordon.Effect{Kind: cordon.Read}, prefix+hole)

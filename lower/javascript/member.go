@@ -30,6 +30,9 @@ func (a *analysis) member(x set, name string) set {
 // unknownMember is a member of something that is not known: a name that only
 // one interface has stands for that.
 func (a *analysis) unknownMember(name string) set {
+	if name == "constructor" {
+		return set{vs: []value{{k: vSym, s: "Constructor"}}, unk: true}
+	}
 	if to, ok := tables().anywhere(name); ok {
 		return set{vs: []value{{k: vSym, s: to}}, unk: true}
 	}

@@ -250,7 +250,7 @@ func (a *analysis) arrayMethod(r *array, self set, name string, args []set) set 
 		if !ok || r.fuzzy {
 			return a.fuzzyOf(r)
 		}
-		return list2(slices.Clone(r.items[from:to]), a.cond)
+		return arrayOf(slices.Clone(r.items[from:to]), a.cond)
 	case "splice":
 		return a.splice(r, args)
 	case "concat":
@@ -328,7 +328,7 @@ func (a *analysis) arrayMethod(r *array, self set, name string, args []set) set 
 	return unknown
 }
 
-func list2(items []set, born int) set {
+func arrayOf(items []set, born int) set {
 	return one(value{k: vArray, p: &array{items: items, born: born}})
 }
 
@@ -433,7 +433,7 @@ func (a *analysis) sortArray(r *array, name string, self set, args []set) set {
 			return self
 		}
 	}
-	a.callBack2(args, out)
+	a.compareOnce(args, out)
 	if a.sortBy(out, args) {
 		return self
 	}
@@ -441,8 +441,8 @@ func (a *analysis) sortArray(r *array, name string, self set, args []set) set {
 	return self
 }
 
-// callBack2 runs a comparison on what the array holds.
-func (a *analysis) callBack2(args []set, r *array) {
+// compareOnce runs a comparison on what the array holds.
+func (a *analysis) compareOnce(args []set, r *array) {
 	if len(args) > 0 {
 		s := r.any()
 		a.callBack(args[0], s, s)
@@ -501,7 +501,7 @@ func (a *analysis) splice(r *array, args []set) set {
 		more = args[2:]
 	}
 	r.items = slices.Concat(r.items[:from], more, r.items[to:])
-	return list2(cut, a.cond)
+	return arrayOf(cut, a.cond)
 }
 
 func (a *analysis) indexOf(r *array, name string, x set) set {

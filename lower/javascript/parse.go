@@ -78,7 +78,7 @@ func (a *analysis) otherReadings(src string) (trees []*js.AST) {
 			trees = append(trees, t)
 		}
 	}
-	if !a.env.TypeScript && genericCall.MatchString(src) {
+	if !a.env.TypeScript && mayBeGeneric(src) {
 		if t, err := a.canonical(src, []api.Loader{api.LoaderTS}); err == nil {
 			trees = append(trees, t)
 		}
@@ -86,7 +86,13 @@ func (a *analysis) otherReadings(src string) (trees []*js.AST) {
 	return trees
 }
 
-var genericCall = regexp.MustCompile(`<[^<>;=(){}]{1,80}>\s*[(` + "`" + `]`)
+// genericCall finds what may be a call with type arguments; most of what it
+// finds is a comparison, and costs a second reading.
+var genericCall = regexp.MustCompile(`[^=\s]\s*>\s*(?:\?\.)?\s*[(` + "`" + `]`)
+
+func mayBeGeneric(src string) bool {
+	return strings.IndexByte(src, '<') >= 0 && genericCall.MatchString(src)
+}
 
 // parse gives the tree of src. Text that tdewolff's parser reads as every
 // runtime does goes there directly; the rest by way of esbuild.
@@ -121,7 +127,7 @@ func plain(src string) bool {
 			return false
 		}
 	}
-	return strings.IndexByte(src, '<') < 0 || !typeArguments.MatchString(src)
+	return strings.IndexByte(src, '<') < 0 || !typeArguments.MatchString(src) && !genericCall.MatchString(src)
 }
 
 func (a *analysis) loaders() []api.Loader {

@@ -67,6 +67,9 @@ func (a *analysis) objectCall(name string, args []set) (set, bool) {
 		for _, v := range x.vs {
 			if v.k == vSym {
 				a.dump(v)
+				if tables().dangerous(v.s) {
+					a.opaque("takes a computed member of "+v.s, cordon.OriginUnknown, true)
+				}
 				o.open = true
 			}
 			if f, ok := v.p.(*object); ok && v.k == vObject {

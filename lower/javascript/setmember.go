@@ -163,7 +163,7 @@ func (a *analysis) setSymMember(v value, name string, s set) {
 			a.pollution(s)
 		}
 	case "cjs", "cjs.exports":
-		a.export1(s)
+		a.exportValue(s)
 		return
 	case "process":
 		if name == "env" {

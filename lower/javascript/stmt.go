@@ -659,13 +659,13 @@ func (a *analysis) export(s *js.ExportStmt) {
 	switch d := s.Decl.(type) {
 	case nil:
 		for _, al := range s.List {
-			a.export1(a.moduleName(firstOf(al.Name, al.Binding)))
+			a.exportValue(a.moduleName(firstOf(al.Name, al.Binding)))
 		}
 	case *js.VarDecl:
 		a.varDecl(d)
 		for _, b := range d.List {
 			if v, ok := b.Binding.(*js.Var); ok {
-				a.export1(a.lookup(v))
+				a.exportValue(a.lookup(v))
 			}
 		}
 	case *js.FuncDecl:
@@ -675,13 +675,13 @@ func (a *analysis) export(s *js.ExportStmt) {
 	case *js.ClassDecl:
 		a.stmt(d, "")
 	default:
-		a.export1(a.value(d))
+		a.exportValue(a.value(d))
 	}
 }
 
-// export1 hands a value to whoever imports the module: functions of the code
+// exportValue hands a value to whoever imports the module: functions of the code
 // are run at the end in any case.
-func (a *analysis) export1(s set) {
+func (a *analysis) exportValue(s set) {
 	var rest set
 	for _, v := range s.vs {
 		if v.k != vFunc && v.k != vClass {

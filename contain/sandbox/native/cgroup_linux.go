@@ -229,8 +229,8 @@ func readField(dir, name, field string) int64 {
 	}
 	text, _ := os.ReadFile(filepath.Join(dir, name))
 	for line := range strings.Lines(string(text)) {
-		if v, ok := strings.CutPrefix(line, field+" "); ok {
-			n, _ := strconv.ParseInt(strings.TrimSpace(v), 10, 64)
+		if f := strings.Fields(line); len(f) > 1 && f[0] == field {
+			n, _ := strconv.ParseInt(f[1], 10, 64)
 			return n
 		}
 	}
@@ -383,19 +383,15 @@ func (g *group) held() []sandbox.Held {
 	if g.memory == "" {
 		swap = g.site.withoutSwapCap("no cgroup: " + g.noMemory)
 	}
+	pids := state(sandbox.PIDsCap, g.pids, g.noPIDs, "RLIMIT_NPROC, which counts within the sandbox since Linux 5.14")
+	if g.pids == "" && os.Geteuid() == 0 {
+		pids.State, pids.Note = sandbox.Absent, "no cgroup ("+g.noPIDs+"), and RLIMIT_NPROC does not hold root"
+	}
 	return []sandbox.Held{
 		state(sandbox.MemoryCap, g.memory, g.noMemory, "RLIMIT_DATA per process, and a look at the whole every 50 ms that misses unmapped memory files"), swap,
-		state(sandbox.PIDsCap, g.pids, g.noPIDs, pidsInstead()),
+		pids,
 		state(sandbox.CPUCap, g.cpu, g.noCPU, "RLIMIT_CPU bounds the time of each process, not the number of processors"),
 	}
-}
-
-// pidsInstead: RLIMIT_NPROC is not for the user root.
-func pidsInstead() string {
-	if os.Geteuid() == 0 {
-		return "none: RLIMIT_NPROC does not hold root"
-	}
-	return "RLIMIT_NPROC, which counts within the sandbox since Linux 5.14"
 }
 
 func (g *group) oomKills() int64 {

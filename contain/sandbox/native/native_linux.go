@@ -74,7 +74,7 @@ func (r *Runtime) add(p *process) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return errors.New("native: the runtime is closed")
+		return errClosed
 	}
 	r.running[p] = struct{}{}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -41,6 +42,7 @@ func probeInside(what string) int {
 	case "look":
 		_ = json.NewEncoder(os.Stdout).Encode(look())
 	case "memory":
+		var hog [][]byte
 		for range 512 {
 			block := make([]byte, 1<<20)
 			for i := 0; i < len(block); i += 4096 {
@@ -48,6 +50,7 @@ func probeInside(what string) int {
 			}
 			hog = append(hog, block)
 		}
+		runtime.KeepAlive(hog)
 	case "pids":
 		for range 256 {
 			if errno := fork(); errno == syscall.EAGAIN {
@@ -68,9 +71,6 @@ func probeInside(what string) int {
 	}
 	return 0
 }
-
-// hog keeps what the memory probe allocates.
-var hog [][]byte
 
 // fork makes a process that waits for its end. It has one thread and must not
 // come back into Go.

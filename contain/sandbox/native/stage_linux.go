@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -58,8 +59,7 @@ func (r reporter) fail(step string, err error) int {
 func initStage() int {
 	runtime.LockOSThread()
 	status := reporter{json.NewEncoder(os.NewFile(fdStatus, "status"))}
-	// Whatever of the supervisor's got in, by whichever way, ends with exec.
-	if err := unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
+	if err := closeInherited(); err != nil {
 		return status.fail("close descriptors", err)
 	}
 	planFile := os.NewFile(fdPlan, "plan")
@@ -67,8 +67,8 @@ func initStage() int {
 	if err := json.NewDecoder(planFile).Decode(&p); err != nil {
 		return status.fail("read plan", err)
 	}
-	// No other goroutine than this one and main's is ever started: PID 1 must
-	// not need another thread, which a full pids cap would deny it.
+	// This goroutine and that of the signals have their threads before the
+	// program starts: a full pids cap would deny PID 1 another one.
 	go func() {
 		// The supervisor never writes again: this returns when it has died,
 		// and all that is inside dies with PID 1.
@@ -96,6 +96,28 @@ func initStage() int {
 		return exitStage
 	}
 	return run(status, p, b.held)
+}
+
+// closeInherited closes what the supervisor inherited itself, not knowing, and
+// so passed on. The Go runtime's own poller stays, but ends with exec.
+func closeInherited() error {
+	if err := unix.CloseRange(fdPlan, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil || fd <= fdSocket {
+			continue
+		}
+		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && !strings.HasPrefix(to, "anon_inode:") {
+			_ = unix.Close(fd) // the listing's own is closed already
+		}
+	}
+	return nil
 }
 
 func identity(b *builder) error {
@@ -222,12 +244,23 @@ func setLimits(l limits) error {
 		if err := unix.Getrlimit(r.what, &now); err != nil {
 			return err
 		}
+		if r.what == unix.RLIMIT_DATA {
+			r.value = max(r.value, ownData()+dataSlack) // it holds PID 1 too
+		}
 		v := min(uint64(r.value), now.Max)
 		if err := syscall.Setrlimit(r.what, &syscall.Rlimit{Cur: v, Max: v}); err != nil {
 			return err
 		}
 	}
 	return syscall.Setrlimit(unix.RLIMIT_CORE, &syscall.Rlimit{})
+}
+
+// dataSlack is what PID 1 may still need.
+const dataSlack = 96 << 20
+
+// ownData is the size of this process's writable private memory.
+func ownData() int64 {
+	return readField("/proc/self", "status", "VmData:") << 10
 }
 
 // giveUp ends all ways back: capabilities, privilege by exec, paths outside
@@ -300,8 +333,9 @@ func restrictPaths(b *builder) error {
 // run starts the program, waits for all children until it has ended, then
 // ends all that is left.
 func run(status reporter, p plan, held []sandbox.Held) int {
-	// Nothing inside can end PID 1 with these.
-	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE, syscall.SIGTTOU, syscall.SIGTTIN, syscall.SIGQUIT)
+	// Nothing inside can end PID 1 with these. They are caught, not ignored:
+	// the program would inherit that.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE, syscall.SIGTTOU, syscall.SIGTTIN, syscall.SIGQUIT)
 	if err := status.Encode(event{Kind: "ready", Held: toWire(held)}); err != nil {
 		return exitStage
 	}

@@ -144,7 +144,7 @@ func (l *launcher) launch(ctx context.Context) (_ *process, err error) {
 	}
 	p.controls = ready.Held.controls()
 	l.connect(p, got)
-	go p.watch()
+	p.watcher.Go(p.watch)
 	go p.finish()
 	return p, nil
 }

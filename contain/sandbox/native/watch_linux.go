@@ -31,6 +31,7 @@ type process struct {
 
 	stdout, stderr *sandbox.Capped
 	copiers        sync.WaitGroup
+	watcher        sync.WaitGroup
 	closeAtEnd     *os.File // the program's input
 	wall           *time.Timer
 	stopContext    func() bool
@@ -95,6 +96,8 @@ func (p *process) finish() {
 		p.mu.Unlock()
 	}
 	<-p.reaped
+	close(p.stop)
+	p.watcher.Wait()
 	wall := time.Since(p.began)
 	closeAll(p.closeAtEnd)
 	p.copiers.Wait()
@@ -134,7 +137,6 @@ func (p *process) capReached(e *event) error {
 
 // cleanUp runs once, after the tree is gone.
 func (p *process) cleanUp() {
-	close(p.stop)
 	p.stopContext()
 	p.wall.Stop()
 	closeAll(p.plan, p.statusFile, p.socket)
@@ -159,8 +161,6 @@ func (p *process) watch() {
 	for {
 		select {
 		case <-p.stop:
-			return
-		case <-p.reaped:
 			return
 		case <-timer.C:
 		}
