@@ -106,6 +106,7 @@ func rootCommand() *cobra.Command {
 		checkCommand(),
 		mcpCommand(),
 		runCommand(),
+		proxyCommand(),
 		policyCommand(),
 		runsCommand(),
 		violationsCommand(),

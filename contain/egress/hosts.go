@@ -1,15 +1,38 @@
-// Package egress decides which hosts a run may reach. One matcher serves the
-// guard's phase D and, later, the proxies, so the same host gets the same
-// answer in both.
+// Package egress decides which hosts a run may reach, and is the only way
+// there. Its host rules serve the guard's phase D and the two proxies alike:
+// LLMProxy admits LLM API hosts only, ToolProxy admits the hosts of its rules
+// and never an LLM host. A Proxy speaks HTTP CONNECT and plain HTTP with an
+// absolute URI; the sandboxes of its runs have no other network.
 //
-// It guarantees that a name is brought to one canonical form before any
-// comparison, that a pattern too wide to mean anything is refused when it is
-// loaded, that an IP address never matches a name, and that LLM API hosts
-// are never admitted for tools, not even under a wildcard.
+// It guarantees that
+//
+//   - a name is brought to one canonical form before any comparison, a
+//     pattern too wide to mean anything is refused when it is loaded, an IP
+//     address never matches a name, and LLM API hosts are never admitted for
+//     tools, not even under a wildcard;
+//   - a request that two parsers could read in two ways is refused, whatever
+//     it asks for, and each request of a connection is decided by itself;
+//   - CONNECT goes to port 443 and plain HTTP to port 80, unless the rule
+//     names a port; on port 443 the server name of the ClientHello equals the
+//     host of the CONNECT before a byte goes out;
+//   - no name is resolved and no address dialled before the rules allowed it;
+//     one special or private address among the answers refuses all of them,
+//     and the address that was checked is the one that is dialled;
+//   - each refusal is recorded or counted before the client hears of it, and
+//     enforce mode refuses everything while that cannot be done;
+//   - headers, waiting, tunnels and, where a cap is set, bytes are bounded;
+//     a tunnel ends when the rules no longer allow it or its run is killed.
 //
 // What it does not stop: data sent to an allowed host by way of what that
-// host stores for others (an issue, a gist, a package upload); what a name
-// resolves to, which only the proxy, holding the connection, can check.
+// host stores for others (an issue, a gist, a package upload); another site
+// behind the same address as an allowed one, named inside TLS (in the Host
+// header, in a second ClientHello, or under Encrypted ClientHello whose outer
+// name is allowed), since TLS is not opened; what is spoken on a port other
+// than 443 that a rule names; data in the labels of a name below an allowed
+// wildcard, which reaches that domain's own name servers; how long and how
+// much is talked, as a signal. In shadow mode only private ranges and
+// requests that cannot be read are refused, in mode off the same and nothing
+// is recorded.
 package egress
 
 import (
@@ -218,6 +241,58 @@ var llmRules = sync.OnceValue(func() *Rules {
 
 // IsLLM reports whether a canonical host name is an LLM API's.
 func IsLLM(name string) bool { return llmRules().matchName(name, 0, "", true) != nil }
+
+// connectTo judges a host in canonical form and a port for one method of the
+// tool proxy: CONNECT goes to 443 and plain HTTP to 80, unless the rule names
+// a port. It is Match, narrowed.
+func (r *Rules) connectTo(name string, port uint16, plain bool) Verdict {
+	scheme, usual := "https", uint16(443)
+	if plain {
+		scheme, usual = "http", 80
+	}
+	target := name
+	if strings.Contains(name, ":") {
+		target = "[" + name + "]"
+	}
+	v := r.Match(fmt.Sprintf("%s:%d", target, port), scheme)
+	if !v.Allowed || port == usual || r.namesPort(name, port) {
+		return v
+	}
+	return Verdict{Host: v.Host, Port: v.Port, Why: fmt.Sprintf("the host is listed, but not for port %d by this method", port)}
+}
+
+// namesPort reports whether a rule that covers the name spells this port out.
+func (r *Rules) namesPort(name string, port uint16) bool {
+	for _, ru := range r.exact[name] {
+		if ru.port == port {
+			return true
+		}
+	}
+	for i := range r.wild {
+		if ru := &r.wild[i]; ru.port == port && strings.HasSuffix(name, ru.suffix) && len(name) > len(ru.suffix) {
+			return true
+		}
+	}
+	return false
+}
+
+// llmConnectTo is the same for the LLM proxy, whose hosts take TLS on 443
+// and nothing else.
+func llmConnectTo(name string, port uint16, plain bool) Verdict {
+	v := Verdict{Host: name, Port: port}
+	ru := llmRules().matchName(name, 0, "", true)
+	switch {
+	case ru == nil:
+		v.Why = "it is no LLM API host"
+	case plain:
+		v.Why = "LLM API hosts are reached by TLS only"
+	case port != 443:
+		v.Why = fmt.Sprintf("LLM API hosts are reached on port 443 only, not %d", port)
+	default:
+		v.Allowed, v.Rule = true, ru.text
+	}
+	return v
+}
 
 // SplitHostPort splits "host", "host:port", "[v6]:port" and a bare IPv6
 // address. Port 0 means that none was given; a port that is empty, zero,

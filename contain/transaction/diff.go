@@ -75,7 +75,7 @@ func (t *Tx) Diff() ([]Change, error) {
 type scan struct {
 	begun    time.Time
 	root, up int
-	// space is the attribute prefix that the overlay's marks count under.
+	// spaces are the attribute prefixes that the overlay's marks count under.
 	spaces  []string
 	lifted  []lifted
 	changes []Change
@@ -84,10 +84,11 @@ type scan struct {
 }
 
 // job is a directory to be compared. opaque: of the workspace's, nothing
-// shows through. fresh: there is none in the workspace.
+// shows through. fresh: there is none in the workspace. gone: there was one,
+// or somebody else changed which names it has.
 type job struct {
-	rel           string
-	opaque, fresh bool
+	rel                 string
+	opaque, fresh, gone bool
 }
 
 func (t *Tx) scan() (*scan, error) {
@@ -170,6 +171,11 @@ func (s *scan) compare(j job) error {
 			return err
 		}
 		defer unix.Close(low)
+		var st unix.Stat_t
+		if err := unix.Fstat(low, &st); err != nil {
+			return err
+		}
+		j.gone = s.newer(&st)
 	}
 	list, err := names(up)
 	if err != nil {
@@ -246,19 +252,25 @@ func (s *scan) entry(j job, name string, up, low int) error {
 		}
 		return s.add(deletion(rel, lowSt, s.newer(lowSt)))
 	}
+	origin, copied := marks["origin"] // empty where handles cannot be had
+	gone := copied && lowSt == nil
 	if isDir(st) {
-		s.queue = append(s.queue, job{rel, j.opaque || marks["opaque"] == "y", !isDir(lowSt)})
+		s.queue = append(s.queue, job{rel, j.opaque || marks["opaque"] == "y", !isDir(lowSt), gone})
 	}
 	if isDir(st) && isDir(lowSt) {
 		return s.stayed(rel, up, low, name, marks, lowSt)
 	}
-	c := Change{Path: rel, Kind: Added, Mode: fileMode(s.upperMode(rel, st.Mode)), Size: st.Size, up: st, low: lowSt, origin: []byte(marks["origin"])}
-	if lowSt != nil {
+	c := Change{Path: rel, Kind: Added, Mode: fileMode(s.upperMode(rel, st.Mode)), Size: st.Size, up: st, low: lowSt}
+	switch {
+	case lowSt != nil:
 		c.Kind = Changed
 		c.Conflict = s.newer(lowSt)
-	} else if isDir(st) && len(c.origin) > 0 {
-		// Directories are copied up in their place: this one is gone.
-		c.Conflict, c.origin = true, nil
+	case isDir(st):
+		// Directories are copied up in their place: this one was taken away.
+		c.Conflict = gone
+	case gone && j.gone:
+		// Taken away, or renamed by the run: its origin may tell.
+		c.Conflict, c.origin = true, []byte(origin)
 	}
 	return s.add(c)
 }
@@ -279,7 +291,8 @@ func (s *scan) stayed(rel string, up, low int, name string, marks map[string]str
 	c := Change{Path: rel, Kind: ModeOnly, Mode: fileMode(st.Mode&unix.S_IFMT | m.Mode), meta: m, old: old, low: &st}
 	c.touched = m.sameBut(old)
 	// One that the run made, and somebody else did too meanwhile.
-	c.Conflict = marks["origin"] == "" && marks["opaque"] == "" && s.newer(lowSt) && !m.sameBut(old)
+	_, copied := marks["origin"]
+	c.Conflict = !copied && marks["opaque"] == "" && s.newer(lowSt) && !m.sameBut(old)
 	return s.add(c)
 }
 
@@ -365,18 +378,14 @@ func (s *scan) visible(name string) (string, bool) {
 // newer reports whether something in the workspace was changed after Begin. A
 // program can set back a file's times, but not that of its status.
 func (s *scan) newer(st *unix.Stat_t) bool {
-	return time.Unix(st.Ctim.Sec, st.Ctim.Nsec).After(s.begun)
+	return !time.Unix(st.Ctim.Sec, st.Ctim.Nsec).Before(s.begun)
 }
 
-// vanished finds the conflicts where the workspace's file is gone: the run's
-// was copied from it. A file that the run itself renamed looks the same, but
-// then what it was copied from is among what the run deleted.
+// vanished looks at the files that seem to have been taken away from the
+// workspace since the run copied them. One that the run itself renamed looks
+// the same, but then what it was copied from is among what the run deleted.
 func (s *scan) vanished() error {
-	suspect := false
-	for i := range s.changes {
-		suspect = suspect || s.changes[i].Kind == Added && len(s.changes[i].origin) > 0
-	}
-	if !suspect {
+	if !slices.ContainsFunc(s.changes, func(c Change) bool { return len(c.origin) > 0 }) {
 		return nil
 	}
 	handles := map[string]bool{}
@@ -396,7 +405,7 @@ func (s *scan) vanished() error {
 		}
 	}
 	for i := range s.changes {
-		if c := &s.changes[i]; c.Kind == Added && len(c.origin) > 0 {
+		if c := &s.changes[i]; len(c.origin) > 0 {
 			c.Conflict = !handles[originHandle(c.origin)]
 		}
 	}

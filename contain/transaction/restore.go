@@ -64,6 +64,12 @@ func (r *restorer) put(i *image) error {
 	if err != nil {
 		return err
 	}
+	if (i.Kind == wasLink || i.Kind == wasPipe) && exists(r.kept, i.Slot+keptInode) {
+		if err := r.itself(i, e, st); err != nil {
+			return err
+		}
+		return i.Meta.setAt(dir, base)
+	}
 	switch i.Kind {
 	case wasAbsent:
 		return r.discard(e, st)
@@ -179,16 +185,14 @@ func (r *restorer) file(i *image, e entry, st *unix.Stat_t) error {
 	if exists(r.kept, i.Slot+keptInode) {
 		itself := entry{r.kept, i.Slot + keptInode}
 		err := r.refill(i, itself)
-		if err == nil && (st == nil || inode{uint64(st.Dev), st.Ino} != i.ID) {
-			if err = r.discard(e, st); err == nil {
-				err = unix.Linkat(itself.dir, itself.name, e.dir, e.name, 0)
-			}
+		if err == nil {
+			err = r.itself(i, e, st)
 		}
-		if err != unix.ETXTBSY {
+		if !errors.Is(err, unix.ETXTBSY) {
 			return err
 		}
 	} else if st != nil && isRegular(st) && (inode{uint64(st.Dev), st.Ino}) == i.ID {
-		if err := r.refill(i, e); err != unix.ETXTBSY {
+		if err := r.refill(i, e); !errors.Is(err, unix.ETXTBSY) {
 			return err
 		}
 	}
@@ -205,6 +209,17 @@ func (r *restorer) file(i *image, e entry, st *unix.Stat_t) error {
 	}
 	r.done[i.ID] = string(i.Path)
 	return r.fresh(i, e, st)
+}
+
+// itself gives a name to what was kept again, unless it has it still.
+func (r *restorer) itself(i *image, e entry, st *unix.Stat_t) error {
+	if st != nil && (inode{uint64(st.Dev), st.Ino}) == i.ID {
+		return nil
+	}
+	if err := r.discard(e, st); err != nil {
+		return err
+	}
+	return unix.Linkat(r.kept, i.Slot+keptInode, e.dir, e.name, 0)
 }
 
 // refill gives a file its content and attributes back.

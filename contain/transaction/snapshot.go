@@ -180,6 +180,9 @@ func (s *Snapshot) preserve(rel string) error {
 	if s.covered(".") {
 		return nil
 	}
+	if err := s.saveDir("."); err != nil {
+		return err
+	}
 	parts := strings.Split(rel, "/")
 	for i := range parts {
 		at := strings.Join(parts[:i+1], "/")
@@ -205,9 +208,9 @@ func (s *Snapshot) preserve(rel string) error {
 		if !isDir(st) {
 			return fmt.Errorf("%q is no directory", at)
 		}
-	}
-	if err := s.saveDir(path.Dir(rel)); err != nil {
-		return err
+		if err := s.saveDir(at); err != nil {
+			return err
+		}
 	}
 	return s.saveTree(rel)
 }
@@ -286,8 +289,14 @@ func (s *Snapshot) save(rel string) (*image, error) {
 			return nil, err
 		}
 		i.Text = []byte(text)
+		if err := s.keepItself(i, entry{dir, base}); err != nil {
+			return nil, err
+		}
 	case unix.S_IFIFO:
 		i.Kind = wasPipe
+		if err := s.keepItself(i, entry{dir, base}); err != nil {
+			return nil, err
+		}
 	case unix.S_IFREG:
 		i.Kind = wasFile
 		if err := s.keep(i, entry{dir, base}); err != nil {
@@ -326,12 +335,19 @@ func (s *Snapshot) kids(rel string) ([][]byte, error) {
 // name where that can be: a tool may replace it, and it may have more names
 // than one.
 func (s *Snapshot) keep(i *image, e entry) error {
-	i.Slot = strconv.Itoa(s.next)
-	s.next++
+	if err := s.keepItself(i, e); err != nil {
+		return err
+	}
 	if err := copyFile(e, entry{s.kept, i.Slot}); err != nil {
 		return err
 	}
 	s.files = append(s.files, i.Slot)
+	return nil
+}
+
+func (s *Snapshot) keepItself(i *image, e entry) error {
+	i.Slot = strconv.Itoa(s.next)
+	s.next++
 	err := unix.Linkat(e.dir, e.name, s.kept, i.Slot+keptInode, 0)
 	if err == nil || err == unix.EXDEV || err == unix.EPERM || err == unix.EMLINK {
 		return nil

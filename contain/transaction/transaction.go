@@ -20,8 +20,8 @@
 // tree is not); changes made in place through a mount that is not an overlay;
 // a process of the run that outlives it: Commit is for when all have ended,
 // because files are moved, not copied, where that can be. A change by somebody
-// else is told by the time it was made, so one made within a clock tick
-// (milliseconds) of Begin is not seen, nor one under a clock set back.
+// else is told by the time it was made: one made under a clock that was set
+// back, or that runs behind on another host, is not seen.
 package transaction
 
 import (
@@ -171,7 +171,10 @@ func (t *Tx) prepare() error {
 // begin writes the record. A crash of the machine may take it along with the
 // changes: that is a rollback.
 func (t *Tx) begin() error {
-	t.begun = time.Now()
+	var err error
+	if t.begun, err = t.clock(); err != nil {
+		return err
+	}
 	text, err := json.Marshal(record{[]byte(t.cfg.Workspace), t.ws, t.begun})
 	if err != nil {
 		return err
@@ -181,6 +184,35 @@ func (t *Tx) begin() error {
 		return err
 	}
 	return os.Rename(tmp, filepath.Join(t.dir, recordFile))
+}
+
+// clock is the time by the clock that stamps files: later than every stamp
+// before, and no later than any after. That clock stands still for some
+// milliseconds, but where a stamp has been looked at, kernels from 6.13 on give
+// the next one a time of its own (Documentation/filesystems/multigrain-ts.rst);
+// on others this waits for the next tick.
+func (t *Tx) clock() (time.Time, error) {
+	name := filepath.Join(t.dir, "clock")
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer os.Remove(name)
+	defer f.Close()
+	var first, st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &first); err != nil {
+		return time.Time{}, err
+	}
+	const longestTick = 11 * time.Millisecond
+	for end := time.Now().Add(longestTick); time.Now().Before(end); time.Sleep(50 * time.Microsecond) {
+		if err := errors.Join(unix.Fchmod(int(f.Fd()), 0o600), unix.Fstat(int(f.Fd()), &st)); err != nil {
+			return time.Time{}, err
+		}
+		if st.Ctim != first.Ctim {
+			return time.Unix(st.Ctim.Sec, st.Ctim.Nsec), nil
+		}
+	}
+	return time.Now(), nil // a file system that counts in seconds
 }
 
 // openRoot opens the workspace, which must be the one that it was at Begin.

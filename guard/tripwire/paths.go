@@ -135,7 +135,7 @@ func recursiveDelete(s *scene, i int, e *cordon.Effect) ruling {
 	switch {
 	case what == "":
 		return pass
-	case what == "the workspace" && content:
+	case what == "the workspace" && (content || e.Op == "move" && e.Pattern):
 		if e.Op == "move" {
 			return pass // they are still there
 		}

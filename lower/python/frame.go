@@ -30,7 +30,6 @@ type analysis struct {
 	flow     flow
 	deferred bool
 	grew     bool // an attribute of an object of the code got a new value
-	quiet    bool
 	noref    int
 	pass     int
 
@@ -47,7 +46,19 @@ type analysis struct {
 	stars   []string // modules imported with *
 	dirs    []string // working directories, the latest first
 
+	// who is the function being read for whoever may call it; by lays
+	// effects to such functions, where no other code has them.
+	who     any
+	by      map[int][]any
+	classes []definition
+
 	facts facts
+}
+
+// definition is a class statement of the text itself.
+type definition struct {
+	at    *syntax.ClassDef
+	class *class
 }
 
 // facts is what is known about the module as a whole, for judgements that
@@ -127,6 +138,7 @@ func newAnalysis(ctx context.Context, f *syntax.File, env Env) *analysis {
 func (a *analysis) module(body []syntax.Stmt) {
 	info := a.scopeOf(a, body, nil)
 	limit := a.lavish
+	defer a.weaken()
 	for a.pass = 1; a.pass <= 2; a.pass++ {
 		a.lavish = a.steps + limit
 		a.begin(info)
@@ -143,6 +155,7 @@ func (a *analysis) begin(info *scope) {
 	a.root = &frame{kind: moduleFrame, info: info, cur: map[string]set{}}
 	a.frame = a.root
 	a.journal, a.uncertain, a.maybe, a.flow, a.deferred = a.journal[:0], 0, 0, onward, false
+	a.classes = nil
 	a.order, a.known, a.dead = nil, map[any]*function{}, map[any]int{}
 	a.dirs = []string{a.env.Dir}
 	if a.fields == nil {
@@ -166,7 +179,9 @@ func (a *analysis) deferredFunctions() {
 			key := a.order[i]
 			if fn := a.known[key]; !called[key] {
 				fn.visited = 0
+				a.who = key
 				a.invoke(fn, &call{unknownArgs: true})
+				a.who = nil
 			}
 		}
 		if !a.grew {

@@ -111,6 +111,7 @@ func (a *analysis) emit(e cordon.Effect) {
 		if !e.Doubtful {
 			a.effects[i].Doubtful = false
 		}
+		a.blame(i, false)
 		return
 	}
 	if len(a.effects) >= maxEffects {
@@ -123,6 +124,7 @@ func (a *analysis) emit(e cordon.Effect) {
 		e.Via = a.chain()
 	}
 	a.seen[key] = len(a.effects)
+	a.blame(len(a.effects), true)
 	a.effects = append(a.effects, e)
 }
 

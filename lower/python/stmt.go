@@ -726,7 +726,7 @@ func (a *analysis) decorate(d syntax.Expr, v set, fn *function) set {
 }
 
 func (a *analysis) newFunction(key any, name string, params []syntax.Param, body []syntax.Stmt, x syntax.Expr) *function {
-	fn := &function{name: name, params: params, body: body, expr: x, outer: a.frame, info: a.scopeOf(key, body, params)}
+	fn := &function{name: name, params: params, body: body, expr: x, outer: a.frame, info: a.scopeOf(key, body, params), inner: a.code > 0}
 	if a.frame.kind == classFrame {
 		fn.owner = a.frame.self
 	}
@@ -752,7 +752,10 @@ func (a *analysis) newFunction(key any, name string, params []syntax.Param, body
 }
 
 func (a *analysis) classDef(s *syntax.ClassDef) {
-	c := &class{name: s.Name, fields: map[string]set{}}
+	c := &class{name: s.Name, fields: map[string]set{}, meta: len(s.Keywords) > 0}
+	if a.code == 0 {
+		a.classes = append(a.classes, definition{s, c})
+	}
 	for _, b := range s.Bases {
 		if st, ok := b.(*syntax.Starred); ok {
 			b = st.X

@@ -111,7 +111,7 @@ func (t *tables) line(s string) error {
 		return nil
 	}
 	word, rest, _ := strings.Cut(s, " ")
-	left, right, ok := strings.Cut(rest, " = ")
+	left, right, _ := strings.Cut(rest, " = ")
 	switch word {
 	case "alias":
 		t.aliases[left] = right
@@ -143,7 +143,7 @@ func (t *tables) line(s string) error {
 		}
 		return nil
 	}
-	left, right, ok = strings.Cut(s, " = ")
+	left, right, ok := strings.Cut(s, " = ")
 	if !ok {
 		return fmt.Errorf("no \" = \" in %q", s)
 	}

@@ -253,6 +253,7 @@ type function struct {
 	methods  map[value]*method
 	forks    bool // it calls fork
 	recurses bool // it calls itself
+	inner    bool // defined by code in a string
 }
 
 // class is a class of the code.
@@ -262,6 +263,7 @@ type class struct {
 	frame  *frame
 	fields map[string]set
 	self   *object
+	meta   bool // it has a metaclass, or other keywords
 }
 
 // object is the object of the class; one stands for all.

@@ -75,7 +75,7 @@ func handleAwk(w *walker, c *inv) {
 		if awkPrintsNumbers(progs) {
 			s = mName
 		} else if strings.HasPrefix(in.s, mPath) {
-			s = mPath
+			s = somePath(in.s)
 		}
 		c.print(val{s: s, data: union(in.data, c.out.data), taint: in.taint})
 	}

@@ -268,6 +268,10 @@ func (w *walker) declare(variant string, as []*syntax.Assign, io stdio) {
 
 // dumpsEnv is a command that prints the whole environment.
 func (w *walker) dumpsEnv(io stdio) {
+	if w.pipe != nil && w.pipe.picks != "" {
+		w.emit(cordon.Effect{Kind: cordon.ReadEnv, Target: w.pipe.picks})
+		return
+	}
 	w.emit(cordon.Effect{Kind: cordon.ReadEnv, Target: "*"})
 	io.out.write(val{s: mUnknown, data: []string{"$*"}})
 }
@@ -373,6 +377,7 @@ func builtinUnset(w *walker, c *inv) {
 			continue
 		}
 		if validName(a.s) {
+			w.forgets(a.s, val{})
 			w.names.set(a.s, &slot{alts: []val{{}}})
 			if w.names.get(keyFunc+a.s) != nil && len(c.args) > 1 && c.args[0].s == "-f" {
 				w.names.set(keyFunc+a.s, nil)
@@ -403,7 +408,9 @@ func builtinSet(w *walker, c *inv) {
 			return
 		}
 		if strings.HasSuffix(s, "o") && len(args) > 1 {
-			args = args[1:]
+			if args = args[1:]; args[0].s == "history" && s[0] == '+' {
+				w.forgetsHistory("set +o history")
+			}
 		}
 		if strings.Contains(s, "a") && s[0] == '-' && !strings.Contains(s, "o") {
 			w.allExport = true
@@ -464,7 +471,9 @@ func (w *walker) readInto(vars []string, array bool, delim string, c *inv) {
 	}
 	in := c.io.in
 	line := in.s
-	if i := strings.Index(in.s, delim); i >= 0 && delim != "" {
+	if i := strings.Index(in.s, delim); i >= 0 && delim != "" && i+len(delim) == len(in.s) && bare(in.s[:i]) {
+		line = in.s[:i] // one of many such lines
+	} else if i >= 0 && delim != "" {
 		line, in.s = in.s[:i], in.s[i+len(delim):]
 	} else if !bare(in.s) {
 		in.s = ""
@@ -780,17 +789,48 @@ func builtinKill(w *walker, c *inv) {
 	}
 }
 
+// forgets notes the settings by which a shell keeps no history.
+func (w *walker) forgets(name string, v val) {
+	switch name {
+	case "HISTFILE":
+		if v.s == "" || v.s == "/dev/null" {
+			w.forgetsHistory(name)
+		}
+	case "HISTSIZE", "HISTFILESIZE":
+		if v.s == "0" {
+			w.forgetsHistory(name)
+		}
+	}
+}
+
+func (w *walker) forgetsHistory(target string) {
+	w.emit(cordon.Effect{Kind: cordon.Destroy, Op: "history", Target: target})
+}
+
 func builtinInteractive(w *walker, c *inv) {
 	c.print(val{s: mUnknown})
 	switch c.word.s {
 	case "history":
 		c.print(val{s: mUnknown, data: []string{"~/.bash_history"}})
-		for _, a := range c.args {
-			if strings.HasPrefix(a.s, "-") && strings.Contains(a.s, "c") {
-				w.emit(cordon.Effect{Kind: cordon.Destroy, Op: "history", Target: "history"})
-			}
+		changes := len(c.args) > 0 && strings.HasPrefix(c.args[0].s, "-")
+		if changes && strings.ContainsAny(c.args[0].s, "cdw") {
+			w.forgetsHistory("history " + c.args[0].s)
+		}
+		if !changes {
+			w.doubt++ // a shell that runs one text has hardly any
+			w.reads(val{s: w.homePath(".bash_history")})
+			w.doubt--
+		}
+	case "shopt":
+		if text := joinVals(c.args, " ").s; strings.HasPrefix(text, "-") && strings.HasSuffix(text, " history") && strings.Contains(text, "u") {
+			w.forgetsHistory("shopt " + text)
 		}
 	case "fc":
+		if len(c.args) > 0 && strings.HasPrefix(c.args[0].s, "-") && strings.Contains(c.args[0].s, "l") {
+			w.doubt++
+			w.reads(val{s: w.homePath(".bash_history")})
+			w.doubt--
+		}
 		if len(c.args) > 1 && c.args[0].s == "-e" {
 			w.turn(c.args[1], "fc -e", c.io)
 		}

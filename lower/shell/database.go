@@ -46,6 +46,9 @@ func handleSQL(w *walker, c *inv) {
 	}
 	if c.io.in != nil && !skipFirst && c.in.s != "" && !bare(strings.TrimSpace(c.in.s)) {
 		w.sqlText(c, c.in)
+	} else if c.io.in != nil && !skipFirst && c.in.taint&tNet == 0 && strings.TrimSpace(c.in.s) == mFile {
+		// A dump: statements that stood in a file.
+		w.emit(cordon.Effect{Kind: cordon.RunCode, Target: "sql", Origin: cordon.OriginFile})
 	} else if c.io.in != nil && !skipFirst && (c.in.origin() == cordon.OriginDecoded || c.in.origin() == cordon.OriginNetwork) {
 		w.code("sql", c.in, c.name)
 	}

@@ -78,8 +78,8 @@ func handleDecode(w *walker, c *inv) {
 	}
 	dec := c.has("-d", "-D", "--decode", "-r", "--revert") || c.name == "gunzip" || c.name == "zcat" || c.name == "bunzip2" || c.name == "bzcat" ||
 		c.name == "unxz" || c.name == "xzcat" || c.name == "unzstd" || c.name == "zstdcat" || c.name == "uudecode" || c.name == "lz4cat" || c.name == "unlzma" || c.name == "lzcat" || c.name == "uncompress"
-	squeeze := strings.Contains("gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd lzma pigz lz4 uncompress compress", c.name)
-	if squeeze && fromFile && !c.has("-c", "--stdout", "--to-stdout", "-l", "-t") {
+	squeeze := strings.Contains("gzip gunzip zcat bzip2 bunzip2 bzcat xz unxz xzcat zstd unzstd zstdcat lzma unlzma lzcat pigz lz4 lz4cat uncompress compress", c.name)
+	if squeeze && fromFile && !strings.HasSuffix(c.name, "cat") && !c.has("-c", "--stdout", "--to-stdout", "-l", "-t") {
 		for _, v := range c.ops {
 			if !bare(v.s) {
 				w.writes(v, "")
@@ -113,6 +113,9 @@ func handleDecode(w *walker, c *inv) {
 		}
 	}
 	out := decoded(in, f)
+	if squeeze && (fromFile || strings.TrimSpace(in.s) == mFile) && in.taint&tNet == 0 && out.s == mDecoded {
+		out.s = mFile // a file that was compressed: a log, a dump, an archive
+	}
 	out.data = union(out.data, c.out.data)
 	c.print(out)
 }

@@ -8,6 +8,9 @@ import (
 
 // assigned reacts to assignments that matter without an export.
 func (w *walker) assigned(name string, vs []val) {
+	if strings.HasPrefix(name, "HIST") && len(vs) > 0 {
+		w.forgets(name, vs[0])
+	}
 	switch name {
 	case "PROMPT_COMMAND", "PS4", "PS0", "PS1", "PS2":
 		for _, v := range vs {
@@ -86,11 +89,18 @@ func (w *walker) envPoison(name string, v val) {
 			w.connectURL(v, nil, false)
 		}
 	}
-	if poisons(name, v.s) {
+	if name == "PATH" && !w.poisonPath(v.s) {
+		return
+	}
+	if name == "PATH" || poisons(name, v.s) {
 		if w.inWorkspaceCode(name, v) {
 			return
 		}
-		w.emit(cordon.Effect{Kind: cordon.SetEnv, Target: name, Text: dropMarks(v.s)})
+		text := v.s
+		if contains(v.data, "$"+name) {
+			text = strings.ReplaceAll(text, mUnset, "$"+name)
+		}
+		w.emit(cordon.Effect{Kind: cordon.SetEnv, Target: name, Text: dropMarks(text)})
 		return
 	}
 	if (strings.HasPrefix(name, "BASH_FUNC_") || strings.HasPrefix(v.s, "() {")) && strings.Contains(v.s, "{") {
@@ -236,8 +246,6 @@ func poisons(name, v string) bool {
 		return strings.Contains(v, "checkpoint-action") || strings.Contains(v, "to-command") || strings.Contains(v, "compress-program")
 	case "MAKEFLAGS", "GNUMAKEFLAGS":
 		return strings.Contains(v, "--eval") || strings.Contains(v, "SHELL=")
-	case "PATH":
-		return poisonPath(v)
 	}
 	return strings.HasPrefix(name, "GIT_CONFIG_KEY_") && executingKey(v)
 }
@@ -272,7 +280,7 @@ func foreignPath(v string) bool {
 
 // poisonPath reports whether a PATH names a directory in which programs do
 // not usually lie.
-func poisonPath(v string) bool {
+func (w *walker) poisonPath(v string) bool {
 	for _, d := range strings.Split(v, ":") {
 		if d == "" || strings.HasPrefix(d, mUnset) || strings.HasPrefix(d, mUnknown) || strings.HasPrefix(d, mTemp) {
 			continue
@@ -280,7 +288,7 @@ func poisonPath(v string) bool {
 		d = strings.TrimSuffix(d, "/")
 		switch last := d[strings.LastIndexByte(d, '/')+1:]; last {
 		case "bin", ".bin", "sbin", "shims", "Scripts", "scripts", "current", mName, "cmd", "tools", "games":
-			if strings.HasPrefix(d, "/tmp/") && !strings.HasPrefix(d, "/tmp/agent") || strings.HasPrefix(d, "/dev/shm") {
+			if strings.HasPrefix(d, "/tmp/") && !w.inTree(val{s: d}) && !strings.HasPrefix(d, "/tmp/agent") || strings.HasPrefix(d, "/dev/shm") {
 				return true
 			}
 			continue

@@ -43,7 +43,7 @@ func handleCopy(w *walker, c *inv) {
 		e := cordon.Effect{Kind: cordon.Read, Recursive: move || c.has("-r", "-R", "-a", "--recursive", "--archive")}
 		w.pathEffect(e, v)
 		c.took(v)
-		if move {
+		if move && v.s != "." {
 			w.pathEffect(cordon.Effect{Kind: cordon.Delete, Op: "move", Recursive: true, NoFollow: true}, v)
 		}
 		target := dest
@@ -162,7 +162,15 @@ func handleRm(w *walker, c *inv) {
 	if c.name == "rmdir" {
 		rec = false
 	}
+	if c.has("-i", "-I", "--interactive") && !c.has("-f", "--force") {
+		w.doubt++
+		defer func() { w.doubt-- }()
+	}
 	for _, v := range c.ops {
+		if c.name == "rmdir" {
+			w.deletesEmpty(v)
+			continue
+		}
 		w.deletes(v, rec)
 	}
 	if c.name == "unlink" || c.name == "rmdir" {
@@ -235,7 +243,7 @@ func handleChmod(w *walker, c *inv) {
 		case "chown":
 			owner, _, _ := strings.Cut(mode.s, ":")
 			if owner == "root" || owner == "0" {
-				w.emit(cordon.Effect{Kind: cordon.Privilege, Op: "user_admin", Target: "chown root", Doubtful: true})
+				w.emit(cordon.Effect{Kind: cordon.Privilege, Op: "setuid", Target: "chown root", Doubtful: true})
 			}
 		}
 	}
@@ -577,7 +585,7 @@ func handleGrep(w *walker, c *inv) {
 	case len(files) == 0 && !rec && c.in.known() && c.in.s != "" && !c.has("-o", "-v"):
 		c.print(c.in) // some of its lines
 	case len(files) == 0 && !rec && !c.in.known() && !c.has("-o"):
-		c.print(c.in)
+		c.print(w.matching(c, skip))
 	case len(files) == 0 && !rec && c.in.known():
 		c.print(val{s: unknownOf(c.in.taint), data: c.in.data, taint: c.in.taint})
 	}

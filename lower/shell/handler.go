@@ -4,6 +4,8 @@ package shell
 // the table's roles can.
 func handlerNamed(name string) func(*walker, *inv) {
 	switch name {
+	case "keygen":
+		return handleKeygen
 	case "copy":
 		return handleCopy
 	case "link":

@@ -500,7 +500,12 @@ func handleNode(w *walker, c *inv) {
 		}
 		switch name {
 		case "-e", "--eval", "-p", "--print", "-pe", "-ep", "-pi":
-			w.code(lang, take(), c.name+" "+name)
+			src := take()
+			if name != "-e" && name != "--eval" && !strings.ContainsAny(src.s, ";\n") {
+				// What is printed leaves the program.
+				src.s = "console.log(" + src.s + ")"
+			}
+			w.code(lang, src, c.name+" "+name)
 			ran = true
 		case "-r", "--require", "--import", "--loader", "--experimental-loader", "--preload":
 			f := take()

@@ -429,9 +429,7 @@ func (w *walker) sshOptions(c *inv) {
 			case "hostname":
 				w.connect(val{s: v}, "ssh", nil, false)
 			case "identityfile", "certificatefile":
-				if pathLike(v) && !strings.HasSuffix(v, ".pub") {
-					w.identity(val{s: v})
-				}
+				// A key is used to log in, not read out.
 			case "include", "controlpath":
 			case "pkcs11provider", "securitykeyprovider":
 				w.opaque("loads native code", cordon.OriginFile, v)
@@ -455,8 +453,6 @@ func (w *walker) sshOptions(c *inv) {
 					w.sshConfig(body)
 				}
 			}
-		case "-i":
-			w.identity(o.v)
 		case "-I":
 			w.opaque("loads native code", cordon.OriginFile, o.v.s)
 		case "-E":
@@ -465,10 +461,28 @@ func (w *walker) sshOptions(c *inv) {
 	}
 }
 
-// identity is a private key used to log in, not read out.
-func (w *walker) identity(v val) {
-	if w.inside(v) || strings.HasPrefix(v.s, mTemp) {
-		w.reads(v)
+// handleKeygen: -y, -e and -i print a key; the rest looks at one, changes it
+// or makes a new one.
+func handleKeygen(w *walker, c *inv) {
+	w.optionRoles(c)
+	f, has := c.get("-f")
+	switch {
+	case c.has("-y", "-e", "-i"):
+		if !has {
+			f.s = w.homePath(".ssh/id_rsa")
+		}
+		w.reads(f)
+		c.took(f)
+	case c.has("-l", "-B", "-F", "-Y", "-s", "-Q", "-L", "-k"):
+		if has {
+			w.lists(f, false)
+		}
+	case has:
+		w.writes(f, "")
+	case c.has("-R", "-H"):
+		w.writes(val{s: w.homePath(".ssh/known_hosts")}, "")
+	default:
+		w.writes(val{s: w.homePath(".ssh/id_ed25519")}, "create")
 	}
 }
 

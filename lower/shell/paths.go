@@ -105,6 +105,9 @@ func (w *walker) pathEffect(e cordon.Effect, v val) {
 		s = mUnknown + s[markLen:]
 	}
 	grave := e.Kind == cordon.Write || e.Kind == cordon.Delete
+	if e.Kind == cordon.Delete && strings.Contains(s, mSome) {
+		e.Doubtful = true // a few of the files, and not all that is below
+	}
 	if i := strings.Index(s, mTemp); i > 0 && strings.HasSuffix(s[:i], "/") {
 		s = s[i:]
 	}
@@ -116,7 +119,13 @@ func (w *walker) pathEffect(e cordon.Effect, v val) {
 		case !grave && !looksSecret(rest):
 			return
 		}
-		if strings.HasPrefix(s, mUnset) && rest != "" && (!strings.HasPrefix(rest, "/") || looksSecret(rest)) {
+		absolute := strings.HasPrefix(rest, "/")
+		if absolute && looksSecret(rest) {
+			// Nothing may stand before it.
+			doubtful := e
+			doubtful.Doubtful = true
+			w.plainPath(doubtful, val{s: rest})
+		} else if strings.HasPrefix(s, mUnset) && rest != "" && !absolute {
 			// Taken as empty, as an unset variable is.
 			w.plainPath(e, val{s: rest})
 		}
@@ -214,11 +223,33 @@ func (w *walker) readsAll(v val) {
 }
 
 func (w *walker) deletes(v val, rec bool) {
+	if rest, ok := strings.CutPrefix(v.s, mTemp); ok && rec && len(v.data) > 0 && (rest == "/" || rest == "/"+mGlob+"*") {
+		// TMPDIR and its like may be unset.
+		w.emit(cordon.Effect{Kind: cordon.Delete, Target: "/", Recursive: true, Expanded: true, Doubtful: true})
+	}
 	e := cordon.Effect{Kind: cordon.Delete, Recursive: rec, NoFollow: !strings.HasSuffix(v.s, "/")}
 	w.pathEffect(e, v)
 	if k := w.key(v); k != "" && w.files != nil {
 		delete(w.files, k)
 	}
+}
+
+// somePath is any path of the kind that stands in s: below the same root, or
+// one of those that a test has narrowed.
+func somePath(s string) string {
+	root := ""
+	if i := strings.Index(s, "/"+mPath); i >= 0 {
+		root = s[strings.LastIndexByte(s[:i], '\n')+1 : i+1]
+	}
+	if strings.Contains(s, mSome) {
+		return root + mPath + mSome
+	}
+	return root + mPath
+}
+
+// deletesEmpty is for what goes only where it holds nothing.
+func (w *walker) deletesEmpty(v val) {
+	w.pathEffect(cordon.Effect{Kind: cordon.Delete, Op: "empty", NoFollow: true}, v)
 }
 
 // writes emits the write and, for the files that make code run later, what

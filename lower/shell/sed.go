@@ -57,7 +57,7 @@ func handleSed(w *walker, c *inv) {
 		return
 	}
 	if strings.HasPrefix(in.s, mPath) || strings.Contains(in.s, "/"+mPath) {
-		c.print(val{s: mPath + "\n", data: in.data})
+		c.print(val{s: somePath(in.s) + "\n", data: in.data})
 	}
 }
 

@@ -124,6 +124,7 @@ type pipeInfo struct {
 	shell  bool   // a command interpreter stands in the pipeline
 	remote string // the far side of a connection in it
 	op     string
+	picks  string // the one variable that the next element lets through
 }
 
 // spend takes n units of work; false when there are none left.
@@ -189,6 +190,13 @@ func (w *walker) topIO() stdio { return w.inherit }
 // other dialects first, then whatever statements stand before the error, and
 // each further line for itself.
 func (w *walker) unparsed(src string, origin cordon.Origin, err error) {
+	if text, ok := endHeredocs(src, err); ok {
+		if f, err := syntax.NewParser().Parse(strings.NewReader(text), ""); err == nil {
+			w.src = text
+			w.stmts(f.Stmts, w.topIO())
+			return
+		}
+	}
 	if text := fillPlaceholders(src); text != src {
 		// "grep x <file>": bash refuses it; what it is meant to do is read.
 		if f, err := syntax.NewParser().Parse(strings.NewReader(text), ""); err == nil {
@@ -216,6 +224,26 @@ func (w *walker) unparsed(src string, origin cordon.Origin, err error) {
 	}
 	w.emit(cordon.Effect{Kind: cordon.Opaque, Origin: origin, Doubtful: true, Text: src,
 		Reason: "not a shell program: " + err.Error()})
+}
+
+// endHeredocs closes here-documents that the end of the text closes, as bash
+// does with a warning.
+func endHeredocs(src string, err error) (text string, ok bool) {
+	for range 4 {
+		_, rest, cut := strings.Cut(err.Error(), "unclosed here-document `")
+		if !cut {
+			return src, false
+		}
+		end := strings.TrimSuffix(rest, "`")
+		if end == "" || len(src)+len(end) > maxSize {
+			return src, false
+		}
+		src = strings.TrimSuffix(src, "\n") + "\n" + end + "\n"
+		if _, err = syntax.NewParser().Parse(strings.NewReader(src), ""); err == nil {
+			return src, true
+		}
+	}
+	return src, false
 }
 
 // fillPlaceholders puts a plain word for "<name of a thing>", as people write
@@ -272,7 +300,9 @@ func (w *walker) turn(text val, via string, io stdio) {
 		return
 	}
 	if o := text.origin(); o == cordon.OriginDecoded || o == cordon.OriginNetwork {
-		w.emit(cordon.Effect{Kind: cordon.Opaque, Origin: o, Text: dropMarks(text.s),
+		// A command with a decompressed line among its words may be meant.
+		part := !text.known() && !startsUnknown(text.s) && !strings.Contains(text.s, mDecoded) && !strings.Contains(text.s, mNet)
+		w.emit(cordon.Effect{Kind: cordon.Opaque, Origin: o, Text: dropMarks(text.s), Doubtful: part,
 			Reason: "runs text that was " + map[bool]string{true: "downloaded", false: "decoded"}[o == cordon.OriginNetwork]})
 	} else if bare(strings.TrimSpace(text.s)) {
 		if text.s == mPath {

@@ -346,7 +346,7 @@ func (w *walker) special(name string) (val, bool) {
 	case "SHELL":
 		return lit("/bin/bash"), true
 	case "TMPDIR", "TMP", "TEMP", "RUNNER_TEMP":
-		return val{s: mTemp}, true
+		return val{s: mTemp, data: []string{"$" + name}}, true
 	case "TERM", "LANG", "LC_ALL":
 		return val{s: mName}, true
 	}

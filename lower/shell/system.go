@@ -24,12 +24,19 @@ func handlePs(w *walker, c *inv) {
 	}
 }
 
+// handlePkill: a pattern that matches everything, or a user's processes
+// without any pattern. "-USR1" is a signal, not "-U".
 func handlePkill(w *walker, c *inv) {
-	for _, o := range c.opts {
-		if o.name == "-u" || o.name == "-U" || o.name == "--user" || o.name == "--euid" {
-			w.emit(cordon.Effect{Kind: cordon.Destroy, Op: "kill_all", Target: c.name + " -u"})
-			return
+	rest := make([]val, 0, len(c.args))
+	for _, a := range c.args {
+		if !isSignal(a.s) {
+			rest = append(rest, a)
 		}
+	}
+	c.parsed = c.p.parse(rest)
+	if c.has("-u", "-U") && len(c.ops) == 0 {
+		w.emit(cordon.Effect{Kind: cordon.Destroy, Op: "kill_all", Target: c.name + " -u"})
+		return
 	}
 	for _, v := range c.ops {
 		switch v.s {
@@ -37,9 +44,26 @@ func handlePkill(w *walker, c *inv) {
 			w.emit(cordon.Effect{Kind: cordon.Destroy, Op: "kill_all", Target: c.name + " " + v.s})
 		}
 	}
-	if c.has("-v", "--inverse") {
+	if c.has("-v") && c.name == "pkill" {
 		w.emit(cordon.Effect{Kind: cordon.Destroy, Op: "kill_all", Target: c.name + " -v"})
 	}
+}
+
+// isSignal: "-9", "-KILL", "-SIGUSR1".
+func isSignal(s string) bool {
+	if len(s) < 2 || s[0] != '-' {
+		return false
+	}
+	s = strings.TrimPrefix(s[1:], "SIG")
+	if isDigits(s) {
+		return true
+	}
+	switch s {
+	case "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM", "TERM",
+		"CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS":
+		return true
+	}
+	return false
 }
 
 func handleMount(w *walker, c *inv) {

@@ -20,6 +20,7 @@ const (
 	mNet     = "\uFDD6" // any text, downloaded
 	mUnset   = "\uFDD7" // a variable that the text does not set; may be empty
 	mFile    = "\uFDD8" // any text, from a file
+	mSome    = "\uFDD9" // after mPath: only such paths as pass a test by age, size and the like
 
 	markHead = "\xEF\xB7"
 	markLen  = 3

@@ -171,7 +171,11 @@ func (w *walker) pipeline(c *syntax.BinaryCmd, io stdio) {
 			elem.out = io.out
 		}
 		m := w.names.mark()
+		if i > 0 {
+			w.pipe.picks = plainVariable(elems[i-1])
+		}
 		w.stmt(elems[i], elem)
+		w.pipe.picks = ""
 		w.names.undo(m)
 		in = stdio{in: &out.v}
 	}

@@ -353,7 +353,7 @@ func attackMain() {
 			}
 		}
 	case "spin":
-		for {
+		for x := 1; x != 0; x |= 1 {
 		}
 	}
 	os.Exit(0)

@@ -3,6 +3,7 @@ package native
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/net/bpf"
@@ -59,8 +60,11 @@ func filter() []bpf.Instruction {
 	// What is newer than this list does not exist, so that a C library falls
 	// back; EPERM it would take for an answer.
 	p = append(p, bpf.JumpIf{Cond: bpf.JumpLessOrEqual, Val: lastKnownCall, SkipTrue: 1}, ret(retENOSYS))
-	for _, nr := range allowedCalls {
-		p = append(p, onCall(uint32(nr), ret(retAllow))...)
+	for _, run := range runs(allowedCalls) {
+		p = append(p,
+			bpf.JumpIf{Cond: bpf.JumpLessThan, Val: run.first, SkipTrue: 2},
+			bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: run.last, SkipTrue: 1},
+			ret(retAllow))
 	}
 	p = append(p, onCall(unix.SYS_CLONE3, ret(retENOSYS))...)
 	p = append(p, onCall(unix.SYS_CLONE,
@@ -86,6 +90,23 @@ func filter() []bpf.Instruction {
 		p = append(p, onCall(uint32(nr), ret(retENOSYS))...)
 	}
 	return append(p, ret(retEPERM))
+}
+
+// run is a row of consecutive system calls.
+type run struct{ first, last uint32 }
+
+// runs joins what is consecutive: the kernel goes through the filter for
+// every number when it is loaded.
+func runs(calls []uintptr) []run {
+	var rs []run
+	for _, nr := range slices.Sorted(slices.Values(calls)) {
+		if n := len(rs); n > 0 && uint32(nr) <= rs[n-1].last+1 {
+			rs[n-1].last = uint32(nr)
+			continue
+		}
+		rs = append(rs, run{uint32(nr), uint32(nr)})
+	}
+	return rs
 }
 
 const tiocLinux = 0x541c

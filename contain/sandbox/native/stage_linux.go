@@ -95,7 +95,7 @@ func initStage() int {
 		_ = status.Encode(event{Kind: "missing", Missing: missing})
 		return exitStage
 	}
-	return run(status, p, b.held)
+	return runProgram(status, p, b.held)
 }
 
 // closeInherited closes what the supervisor inherited itself, not knowing, and
@@ -252,7 +252,9 @@ func setLimits(l limits) error {
 			return err
 		}
 	}
-	return syscall.Setrlimit(unix.RLIMIT_CORE, &syscall.Rlimit{})
+	// With 1 the kernel starts no core handler of the host either, which it
+	// does with 0 (core(5)).
+	return syscall.Setrlimit(unix.RLIMIT_CORE, &syscall.Rlimit{Cur: 1, Max: 1})
 }
 
 // dataSlack is what PID 1 may still need.
@@ -330,9 +332,9 @@ func restrictPaths(b *builder) error {
 	return nil
 }
 
-// run starts the program, waits for all children until it has ended, then
+// runProgram starts the program, waits for all children until it has ended, then
 // ends all that is left.
-func run(status reporter, p plan, held []sandbox.Held) int {
+func runProgram(status reporter, p plan, held []sandbox.Held) int {
 	// Nothing inside can end PID 1 with these. They are caught, not ignored:
 	// the program would inherit that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE, syscall.SIGTTOU, syscall.SIGTTIN, syscall.SIGQUIT)

@@ -306,7 +306,7 @@ func (l *launcher) spawn(p *process) error {
 
 	attr := &os.ProcAttr{
 		Files: []*os.File{l.inside[0], l.inside[1], l.inside[2], planR, statusW, theirs},
-		Env:   []string{"GOGC=off", "GOMAXPROCS=1", "GOTRACEBACK=none"},
+		Env:   []string{"GOGC=off", "GOMAXPROCS=2", "GOTRACEBACK=none"},
 		Sys:   l.attributes(),
 	}
 	started := make(chan error)

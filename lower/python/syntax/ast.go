@@ -244,9 +244,11 @@ type TypeParam struct {
 
 // Statements.
 type (
-	// FunctionDef is `def` or, with Async, `async def`.
+	// FunctionDef is `def` or, with Async, `async def`. End is where the
+	// text of its body ends.
 	FunctionDef struct {
 		At
+		End        int32
 		Name       string
 		TypeParams []TypeParam
 		Params     []Param
@@ -255,9 +257,10 @@ type (
 		Decorators []Expr
 		Async      bool
 	}
-	// ClassDef is a class.
+	// ClassDef is a class. End is where the text of its body ends.
 	ClassDef struct {
 		At
+		End        int32
 		Name       string
 		TypeParams []TypeParam
 		Bases      []Expr

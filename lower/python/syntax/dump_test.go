@@ -96,13 +96,6 @@ func b2i(b bool) int {
 	return 0
 }
 
-func title(b bool) string {
-	if b {
-		return "True"
-	}
-	return "False"
-}
-
 func (d *dumper) stmts(ss []Stmt) { list(d, ss, d.stmt) }
 
 func (d *dumper) params(ps []Param) {

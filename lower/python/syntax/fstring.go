@@ -70,7 +70,6 @@ func tripled(quote byte) string {
 type fieldSpan struct {
 	start, expr, spec, end int
 	conv                   byte
-	debug                  bool
 }
 
 // scanField reads the replacement field whose brace is at p, in a string with

@@ -228,6 +228,7 @@ func (p *parser) funcDef(at At, ds []Expr, async bool) Stmt {
 		f.Returns = p.starExprs()
 	}
 	f.Body = p.block()
+	f.End = p.toks[max(p.i-1, 0)].Start
 	return f
 }
 
@@ -240,6 +241,7 @@ func (p *parser) classDef(at At, ds []Expr) Stmt {
 		p.want(RParen)
 	}
 	c.Body = p.block()
+	c.End = p.toks[max(p.i-1, 0)].Start
 	return c
 }
 

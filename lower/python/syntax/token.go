@@ -113,6 +113,17 @@ type Token struct {
 	Kind       Kind
 }
 
+// Tokens cuts the text of a File into tokens, the last one being EOF; false
+// where CPython could not.
+func Tokens(text string) ([]Token, bool) {
+	lx := lexer{text: text, end: len(text), toks: make([]Token, 0, len(text)/3+16)}
+	lx.run()
+	return lx.toks, lx.err == ""
+}
+
+// Identifier is the name that a token Ident spells.
+func Identifier(s string) string { return identName(s) }
+
 func augOp(k Kind) (Kind, bool) {
 	switch k {
 	case PlusEq:

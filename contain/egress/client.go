@@ -1,0 +1,357 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cordon-sandbox/cordon"
+)
+
+// client is one connection of a client, with the one to its origin.
+type client struct {
+	p      *Proxy
+	run    *runState
+	conn   net.Conn
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	mu       sync.Mutex
+	closed   bool
+	waiting  bool // for a request
+	upstream *net.TCPConn
+	// to is what the upstream connection was allowed for.
+	to *request
+}
+
+// close ends both connections; later calls do nothing.
+func (c *client) close(cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	c.closed = true
+	c.cancel(cause)
+	c.conn.Close()
+	if c.upstream != nil {
+		c.upstream.Close()
+	}
+}
+
+// closeIfWaiting closes a client that is between requests. done reports
+// whether there is nothing to wait for.
+func (c *client) closeIfWaiting() (done bool) {
+	c.mu.Lock()
+	done = c.closed || c.waiting
+	c.mu.Unlock()
+	if done {
+		c.close(ErrClosed)
+	}
+	return done
+}
+
+func (c *client) setWaiting(on bool) {
+	c.mu.Lock()
+	c.waiting = on
+	c.mu.Unlock()
+}
+
+// attach takes a connection to an origin into the client's care. It reports
+// false, and closes it, when the client is closed or the rules have changed
+// meanwhile.
+func (c *client) attach(up *net.TCPConn, req *request) bool {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		up.Close()
+		return false
+	}
+	c.upstream, c.to = up, req
+	c.mu.Unlock()
+	return !c.p.enforcing() || c.recheck()
+}
+
+func (c *client) detach() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.upstream != nil {
+		c.upstream.Close()
+	}
+	c.upstream, c.to = nil, nil
+}
+
+// recheck closes the client where the rules in force no longer allow what it
+// is connected to.
+func (c *client) recheck() bool {
+	c.mu.Lock()
+	to, closed := c.to, c.closed
+	c.mu.Unlock()
+	if closed || to == nil {
+		return !closed
+	}
+	rule, v := c.p.judge(to)
+	if v.Allowed {
+		return true
+	}
+	c.refused(Refusal{Rule: RuleRevoked, Host: to.name, Port: to.port, Why: "the rules changed (" + rule + "): " + v.Why}, true)
+	c.close(ErrClosed)
+	return false
+}
+
+func (p *Proxy) enforcing() bool { return p.mode == cordon.Enforce }
+
+// judge asks the one matcher.
+func (p *Proxy) judge(r *request) (rule string, v Verdict) {
+	if p.kind == LLMProxy {
+		v = llmConnectTo(r.name, r.port, r.plain())
+	} else {
+		v = p.rules.Load().connectTo(r.name, r.port, r.plain())
+	}
+	switch {
+	case v.Allowed:
+	case p.kind == ToolProxy && IsLLM(r.name):
+		rule = RuleLLM
+	case p.kind == ToolProxy && p.rules.Load().matchName(r.name, 0, "", true) != nil, p.kind == LLMProxy && IsLLM(r.name):
+		rule = RulePort
+	default:
+		rule = RuleHost
+	}
+	return rule, v
+}
+
+// refused records a refusal and reports whether it is to be carried out:
+// always where it is a wall, else in enforce mode.
+func (c *client) refused(r Refusal, wall bool) bool {
+	p := c.p
+	r.Run, r.Proxy = c.run.id, p.kind
+	r.Enforced = wall || p.enforcing()
+	if p.mode == cordon.Off {
+		return r.Enforced
+	}
+	if err := p.ledger.note(r); err != nil {
+		p.logf("%v", err)
+	}
+	return r.Enforced
+}
+
+// serve reads requests and decides each.
+func (c *client) serve() {
+	buf := c.p.heads.Get().(*[]byte)
+	h := &headReader{src: c.conn, buf: *buf}
+	release := func() {
+		if buf != nil {
+			h.buf = nil
+			c.p.heads.Put(buf)
+			buf = nil
+		}
+	}
+	defer release()
+	for first := true; ; first = false {
+		req, err := c.next(h, first)
+		if err != nil {
+			c.badRequest(err)
+			return
+		}
+		if req == nil || !c.decide(req) {
+			return
+		}
+		if !req.plain() {
+			c.tunnel(req, h, release)
+			return
+		}
+		if !c.forward(req, h) {
+			return
+		}
+	}
+}
+
+// next waits for a request and reads it. It returns nil where the client has
+// gone without one.
+func (c *client) next(h *headReader, first bool) (*request, error) {
+	wait := c.p.limits.IdleTime
+	if first {
+		wait = c.p.limits.HeaderTime
+	}
+	if len(h.buffered()) == 0 {
+		c.setWaiting(true)
+		c.conn.SetReadDeadline(time.Now().Add(wait))
+		err := h.fill()
+		c.setWaiting(false)
+		if err != nil {
+			return nil, nil
+		}
+	}
+	c.conn.SetReadDeadline(time.Now().Add(c.p.limits.HeaderTime))
+	head, err := h.head()
+	if err != nil {
+		return nil, err
+	}
+	req, err := parseHead(head)
+	if err == nil && !req.plain() && req.port == 443 && len(h.buffered()) > 0 && h.buffered()[0] != 22 && c.p.enforcing() {
+		return nil, &syntaxError{http.StatusBadRequest, "bytes after the CONNECT that are no TLS", req.host}
+	}
+	return req, err
+}
+
+func (c *client) badRequest(err error) {
+	var syntax *syntaxError
+	switch {
+	case errors.As(err, &syntax):
+	case isTimeout(err):
+		syntax = &syntaxError{status: http.StatusRequestTimeout, why: "the request's head did not come in time"}
+	case errors.Is(err, io.EOF):
+		syntax = malformed("the connection ended within the request's head")
+	default:
+		return
+	}
+	c.refused(Refusal{Rule: RuleSyntax, Host: clip(syntax.host), Why: syntax.why}, true)
+	c.answer(syntax.status, RuleSyntax, clip(syntax.host), syntax.why)
+}
+
+func isTimeout(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.As(err, &t) && t.Timeout()
+}
+
+// decide judges a request. It reports false when it was refused and answered.
+func (c *client) decide(req *request) bool {
+	if c.p.enforcing() {
+		if err := c.p.ledger.healthy(); err != nil {
+			c.p.logf("%v", err)
+			c.answer(http.StatusForbidden, RuleAudit, req.address(), "refusals cannot be stored, so nothing passes")
+			return false
+		}
+	}
+	if c.p.mode == cordon.Off {
+		return true
+	}
+	rule, v := c.p.judge(req)
+	if v.Allowed || !c.refused(Refusal{Rule: rule, Host: req.name, Port: req.port, Why: v.Why}, false) {
+		return true
+	}
+	c.answer(http.StatusForbidden, rule, req.address(), v.Why)
+	return false
+}
+
+// address is the canonical host and port for people.
+func (r *request) address() string { return net.JoinHostPort(r.name, strconv.Itoa(int(r.port))) }
+
+// overfull refuses a connection past the run's limit, without reading it.
+func (c *client) overfull() {
+	why := fmt.Sprintf("the run has %d connections open (its limit)", c.p.limits.Tunnels)
+	c.refused(Refusal{Rule: RuleTunnels, Host: "*", Why: why}, true)
+	c.answer(http.StatusServiceUnavailable, RuleTunnels, "", why)
+}
+
+// openFor resolves and dials for a request that was allowed. It answers the
+// client itself where that fails.
+func (c *client) openFor(req *request) bool {
+	up, err := c.p.open(c.ctx, req.name, req.port)
+	if err == nil {
+		return c.attach(up, req)
+	}
+	var addr *addrError
+	switch {
+	case errors.As(err, &addr):
+		c.refused(Refusal{Rule: addr.rule, Host: req.name, Port: req.port, Why: addr.Error()}, true)
+		c.answer(http.StatusForbidden, addr.rule, req.address(), addr.Error())
+	case isTimeout(err) || errors.Is(err, context.DeadlineExceeded):
+		c.answer(http.StatusGatewayTimeout, "", req.address(), "it did not answer in time")
+	case errors.Is(err, errResolve):
+		c.answer(http.StatusBadGateway, "", req.address(), "its name could not be resolved")
+	default:
+		c.answer(http.StatusBadGateway, "", req.address(), "it could not be reached")
+	}
+	return false
+}
+
+// answer says no, and lets the client read that before the connection ends.
+func (c *client) answer(status int, rule, target, why string) {
+	var b strings.Builder
+	body := "cordon: "
+	if rule != "" {
+		body += "refused by " + rule + ": "
+	}
+	if target != "" {
+		body += target + ": "
+	}
+	body = strings.Map(printableByte, body+why) + "\n"
+	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\n", status, http.StatusText(status))
+	if rule != "" {
+		b.WriteString("X-Cordon-Refused: " + rule + "\r\n")
+	}
+	fmt.Fprintf(&b, "Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", len(body), body)
+	c.conn.SetWriteDeadline(time.Now().Add(lingerTime))
+	if _, err := io.WriteString(c.conn, b.String()); err == nil {
+		c.linger()
+	}
+}
+
+// Closing a connection with unread bytes resets it, and the answer is lost:
+// read on for a moment.
+const (
+	lingerTime  = time.Second
+	lingerBytes = 256 << 10
+)
+
+func (c *client) linger() {
+	closeWrite(c.conn)
+	c.conn.SetReadDeadline(time.Now().Add(lingerTime))
+	_, _ = io.CopyN(io.Discard, c.conn, lingerBytes) // whatever it is, it is not wanted
+}
+
+func printableByte(r rune) rune {
+	if r < ' ' || r == 0x7f || r == 0xfffd {
+		return '?'
+	}
+	return r
+}
+
+// clip bounds text of the client's.
+func clip(s string) string {
+	if len(s) > 256 {
+		s = s[:256] + "…"
+	}
+	return strings.ToValidUTF8(strings.Map(printableByte, s), "?")
+}
+
+func closeWrite(conn net.Conn) {
+	if c, ok := conn.(interface{ CloseWrite() error }); ok {
+		c.CloseWrite()
+	}
+}
+
+// errCap is a byte cap of the run that would be exceeded.
+var errCap = errors.New("the run's byte cap is exceeded")
+
+// charge adds bytes to what the run has used. They are counted even where
+// they exceed the cap, in which case they must not pass.
+func (c *client) charge(up bool, n int64) error {
+	used, limit := &c.run.down, c.p.limits.DownloadBytes
+	if up {
+		used, limit = &c.run.up, c.p.limits.UploadBytes
+	}
+	if now := used.Add(n); limit > 0 && now > limit {
+		used.Add(-n)
+		return errCap
+	}
+	return nil
+}
+
+// capped records that a connection was cut by a byte cap.
+func (c *client) capped(up bool, req *request) {
+	rule, limit := RuleDownload, c.p.limits.DownloadBytes
+	if up {
+		rule, limit = RuleUpload, c.p.limits.UploadBytes
+	}
+	c.refused(Refusal{Rule: rule, Host: req.name, Port: req.port, Why: fmt.Sprintf("the run's cap of %d bytes is used up", limit)}, true)
+	c.close(errCap)
+}
