@@ -247,10 +247,10 @@ func (p *proxyPair) watchKill(ctx context.Context, killed chan<- struct{}) {
 		if now := p.store.KillGeneration(); first || now != last {
 			last = now
 			if p.isKilled(ctx) {
+				close(killed) // before the listeners fail for it
 				for _, proxy := range p.proxies {
 					proxy.Kill(p.run.RunID)
 				}
-				close(killed)
 				return
 			}
 		}

@@ -230,19 +230,27 @@ func (o *runOptions) spec(p *policy.Policy, tx *transaction.Tx, args []string) s
 		ID: p.RunID(), Argv: args, Dir: workspace, Env: environment(p),
 		Caps:  o.caps(p),
 		Stdin: o.cmd.InOrStdin(), Stdout: o.cmd.OutOrStdout(), Stderr: o.cmd.ErrOrStderr(),
-		Mounts: []sandbox.Mount{{Source: workspace, Target: workspace, Access: sandbox.Overlay, Upper: tx.Upper(), Work: tx.Work()}},
+		Mounts: []sandbox.Mount{{Source: real(workspace), Target: workspace, Access: sandbox.Overlay, Upper: tx.Upper(), Work: tx.Work()}},
 	}
 	for _, r := range p.Roots() {
 		if r.Path == workspace || isSystem(r.Path) || strings.HasPrefix(r.Path, "/tmp/agent") {
 			continue // there already, or the sandbox's own
 		}
-		m := sandbox.Mount{Source: r.Path, Target: r.Path, Optional: true}
+		m := sandbox.Mount{Source: real(r.Path), Target: r.Path, Optional: true}
 		if r.Write {
 			m.Access = sandbox.ReadWrite
 		}
 		s.Mounts = append(s.Mounts, m)
 	}
 	return s
+}
+
+// real is the path without links: the runtime follows none in what it mounts.
+func real(path string) string {
+	if p, err := filepath.EvalSymlinks(path); err == nil {
+		return p
+	}
+	return path // the runtime says what is wrong with it
 }
 
 var systemPlaces = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt"}

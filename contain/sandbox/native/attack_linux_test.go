@@ -289,6 +289,12 @@ var attacks = map[string]func(attackEnv) string{
 		}
 		return ""
 	},
+	"A40 Landlock, where the kernel has it, is in force": func(attackEnv) string {
+		if n := landlockLayers(); n >= maxLayers {
+			return fmt.Sprint(n, " rulesets could be added")
+		}
+		return ""
+	},
 	"A34 PID 1 cannot be ended or resumed wrongly": func(attackEnv) string {
 		for _, s := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGSTOP, syscall.SIGINT, syscall.SIGHUP} {
 			_ = syscall.Kill(1, s)
@@ -351,6 +357,14 @@ func attackMain() {
 			if err := os.WriteFile(fmt.Sprintf("/ws/%d", i), nil, 0o600); err != nil {
 				os.Exit(8)
 			}
+		}
+	case "forge":
+		_ = os.Mkdir("/ws/d", 0o700)
+		for _, name := range []string{"opaque", "whiteout", "redirect"} {
+			_ = unix.Setxattr("/ws/d", "user.overlay."+name, []byte("y"), 0)
+		}
+		if err := unix.Mknod("/ws/w", unix.S_IFCHR, 0); err == nil {
+			os.Exit(9)
 		}
 	case "spin":
 		for x := 1; x != 0; x |= 1 {

@@ -256,15 +256,15 @@ func (c *cgroups) enter(caps sandbox.Caps) *group {
 		}
 		dir := filepath.Join(parent, name)
 		err := os.Mkdir(dir, 0o755)
-		if os.IsExist(err) { // the same directory for several controllers
-			err = nil
-		}
-		if err == nil {
+		shared := os.IsExist(err) // with another controller
+		if err == nil || shared {
 			if err = set(dir); err == nil {
 				*place = dir
 				return
 			}
-			_ = os.Remove(dir)
+			if !shared {
+				_ = os.Remove(dir)
+			}
 		}
 		*why = err.Error()
 	}
@@ -377,6 +377,9 @@ func (g *group) held() []sandbox.Held {
 		if dir != "" {
 			return sandbox.Held{Control: c, State: sandbox.Enforced}
 		}
+		if os.Geteuid() != 0 {
+			why += "; systemd-run --user --scope gives a user one"
+		}
 		return sandbox.Held{Control: c, State: sandbox.Degraded, Note: instead + " (no cgroup: " + why + ")"}
 	}
 	swap := g.noSwap
@@ -402,7 +405,7 @@ func (g *group) oomKills() int64 {
 }
 
 func (g *group) stats() sandbox.Stats {
-	s := sandbox.Stats{PIDs: max(readNumber(g.pids, "pids.current")-initThreads, 0)}
+	var s sandbox.Stats
 	if g.site.v2 {
 		s.MemoryBytes, s.PeakBytes = readNumber(g.memory, "memory.current"), readNumber(g.memory, "memory.peak")
 	} else {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cordon-sandbox/cordon/contain/sandbox"
 	"golang.org/x/sys/unix"
@@ -60,7 +61,7 @@ func attackSpec(t testing.TB, args ...string) sandbox.Spec {
 	}
 	return sandbox.Spec{
 		Argv: append([]string{attackProgram}, args...), Env: []string{"PATH=/usr/bin:/bin", "HOME=/home/agent"},
-		Mounts: []sandbox.Mount{{Source: exe, Target: attackProgram}},
+		Mounts: []sandbox.Mount{{Source: exe, Target: attackProgram}}, Caps: sandbox.Caps{Wall: 20 * time.Second},
 	}
 }
 
@@ -242,6 +243,22 @@ echo here >$HOME/h && cat $HOME/h; pwd; ls /absent 2>/dev/null && echo ABSENT-SH
 	}
 }
 
+func TestWhatAnOverlayNotesCannotBeForgedFromInside(t *testing.T) {
+	r := newRuntime(t)
+	s, _, upper := withOverlay(t, attackSpec(t, "forge"))
+	if o := run1(t, r, s); o.ExitCode != 0 {
+		t.Errorf("a whiteout could be made: exit %d", o.ExitCode)
+	}
+	if _, err := os.Lstat(upper + "/d"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"opaque", "whiteout", "redirect"} {
+		if n, err := unix.Lgetxattr(upper+"/d", "user.overlay."+name, nil); err == nil {
+			t.Errorf("user.overlay.%s is there, of %d bytes", name, n)
+		}
+	}
+}
+
 func TestLinksAreNotFollowedWhereTheWallsAreBuilt(t *testing.T) {
 	r := newRuntime(t)
 	dir := t.TempDir()
@@ -335,9 +352,9 @@ func TestProbeTriesEachControl(t *testing.T) {
 
 func TestTheLookInsideCanContradict(t *testing.T) {
 	claims := []sandbox.Held{{Control: sandbox.UserNS, State: sandbox.Enforced}, {Control: sandbox.NetNS, State: sandbox.Enforced}, {Control: sandbox.NoCaps, State: sandbox.Enforced},
-		{Control: sandbox.Seccomp, State: sandbox.Enforced}, {Control: sandbox.PrivateFS, State: sandbox.Enforced}, {Control: sandbox.NoNewPrivs, State: sandbox.Enforced}}
+		{Control: sandbox.Seccomp, State: sandbox.Enforced}, {Control: sandbox.PrivateFS, State: sandbox.Enforced}, {Control: sandbox.NoNewPrivs, State: sandbox.Enforced}, {Control: sandbox.Landlock, State: sandbox.Enforced}}
 	host := ownNamespaces()
-	for _, h := range contradict(claims, seen{Namespaces: host, Status: map[string]string{"CapEff": "000001ffffffffff"}}, host) {
+	for _, h := range contradict(claims, seen{Namespaces: host, Status: map[string]string{"CapEff": "000001ffffffffff"}, Layers: maxLayers}, host) {
 		if h.State != sandbox.Absent || !strings.Contains(h.Note, "not held") {
 			t.Errorf("%+v", h)
 		}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/cordon-sandbox/cordon/contain/sandbox"
+	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"golang.org/x/sys/unix"
 )
 
@@ -32,6 +33,7 @@ type seen struct {
 	// Errnos of what must fail; 0 is that it did not.
 	Mount, Unshare, Ptrace, WriteRoot int
 	Processes, Interfaces             int
+	Layers                            int // of Landlock, that could be added
 	OverlayErr                        string
 }
 
@@ -108,7 +110,27 @@ func look() seen {
 	if err := os.WriteFile(overlayAt+"/changed", []byte("inside"), 0o600); err != nil {
 		s.OverlayErr = err.Error()
 	}
+	s.Layers = landlockLayers()
 	return s
+}
+
+// maxLayers is how many Landlock rulesets the kernel stacks.
+const maxLayers = 16
+
+// landlockLayers adds rulesets until the kernel refuses: a process that is
+// held to one already gets fewer. It uses up this thread.
+func landlockLayers() int {
+	runtime.LockOSThread()
+	ruleset, err := ll.LandlockCreateRuleset(&ll.RulesetAttr{HandledAccessFS: ll.AccessFSMakeBlock}, 0)
+	if err != nil {
+		return 0
+	}
+	defer unix.Close(ruleset)
+	for n := 0; ; n++ {
+		if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(ruleset), 0, 0); errno != 0 || n > maxLayers {
+			return n
+		}
+	}
 }
 
 func errnoOf(err error) int {
@@ -255,6 +277,10 @@ func contradict(held []sandbox.Held, in seen, outside map[string]string) []sandb
 			found = refused("a file in the root", in.WriteRoot)
 		case sandbox.OverlayFS:
 			found = in.OverlayErr
+		case sandbox.Landlock:
+			if in.Layers >= maxLayers {
+				found = "no ruleset is in force"
+			}
 		case sandbox.NoNewPrivs:
 			found = is("NoNewPrivs", "1")
 		case sandbox.NoCaps:

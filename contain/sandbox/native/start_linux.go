@@ -234,8 +234,11 @@ func (l *launcher) attributes() *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Cloneflags: namespaces, Pdeathsig: syscall.SIGKILL, Setsid: true}
 	if os.Geteuid() == 0 {
 		a.UidMappings, a.GidMappings = sameIDs("/proc/self/uid_map"), sameIDs("/proc/self/gid_map")
-		a.GidMappingsEnableSetgroups = true
-		l.plan.DropGroups = true
+		// Denied to us, in a user namespace that is ours already, it is denied
+		// to all below, and must not be asked for.
+		denied, _ := os.ReadFile("/proc/self/setgroups")
+		l.plan.DropGroups = strings.TrimSpace(string(denied)) != "deny"
+		a.GidMappingsEnableSetgroups = l.plan.DropGroups
 		return a
 	}
 	a.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}

@@ -28,6 +28,11 @@ type process struct {
 	controls                 []sandbox.Held
 	uppers                   []string
 	tmpFD                    int
+	// The last walk through the uppers: when it ended, how long it took, what
+	// it found, and how full their file systems were.
+	walked               time.Time
+	walkCost             time.Duration
+	overlays, filledThen int64
 
 	stdout, stderr *sandbox.Capped
 	copiers        sync.WaitGroup
@@ -102,6 +107,7 @@ func (p *process) finish() {
 	closeAll(p.closeAtEnd)
 	p.copiers.Wait()
 	// What was written between two looks counts too.
+	p.walk()
 	p.measure()
 	r := sandbox.Result{Wall: wall, Stats: p.Stats(), StdoutCut: p.stdout.Cut(), StderrCut: p.stderr.Cut(), Controls: p.controls}
 	r.User, r.System = p.group.times(p.state)
@@ -147,33 +153,37 @@ func (p *process) cleanUp() {
 	p.r.remove(p)
 }
 
-// lookEvery is the time between two looks at what is used. A look that took
-// long is followed by a longer pause, up to lookAtLeast.
 const (
-	lookEvery   = 50 * time.Millisecond
-	lookAtLeast = time.Second
+	// lookEvery is the time between two looks at what is used.
+	lookEvery = 50 * time.Millisecond
+	// The upper directories are walked through as often as takes a twentieth
+	// of a processor, but at least once in walkAtLeast, and before that when
+	// their file system has filled up by a part of what is left.
+	walkShare   = 19
+	walkAtLeast = time.Second
 )
 
 // watch kills what is over a cap that the kernel does not hold by itself.
 func (p *process) watch() {
-	timer := time.NewTimer(lookEvery)
-	defer timer.Stop()
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-p.stop:
 			return
-		case <-timer.C:
+		case <-ticker.C:
 		}
-		began := time.Now()
 		if cause := p.look(); cause != nil {
 			p.Kill(cause)
 			return
 		}
-		timer.Reset(min(lookEvery+4*time.Since(began), lookAtLeast))
 	}
 }
 
 func (p *process) look() error {
+	if p.walkDue() {
+		p.walk()
+	}
 	p.measure()
 	if p.disk.Load() > p.caps.DiskBytes {
 		return sandbox.ErrDisk
@@ -182,7 +192,7 @@ func (p *process) look() error {
 		return sandbox.ErrMemory
 	}
 	if p.group.memory == "" {
-		used := anonymous(descendants(p.proc.Pid)) + tmpBytes(p.tmpFD)
+		used := anonymous(p.tree()) + tmpBytes(p.tmpFD)
 		p.peak.Store(max(p.peak.Load(), used))
 		if used > p.caps.MemoryBytes {
 			return sandbox.ErrMemory
@@ -191,27 +201,62 @@ func (p *process) look() error {
 	return nil
 }
 
-// measure sums what temporary directories, upper directories, and deleted
-// files that are still open take.
-func (p *process) measure() {
-	sum := tmpBytes(p.tmpFD)
-	if len(p.uppers) > 0 {
-		u := usage{limit: p.caps.DiskBytes, linked: map[inode]struct{}{}}
-		for _, dir := range p.uppers {
-			u.tree(dir)
-		}
-		for _, pid := range descendants(p.proc.Pid) {
-			u.deleted(pid)
-		}
-		sum += u.bytes
+func (p *process) walkDue() bool {
+	since := time.Since(p.walked)
+	if since >= min(walkShare*p.walkCost, walkAtLeast) {
+		return true
 	}
-	p.disk.Store(sum)
+	return since >= 4*p.walkCost && p.filled()-p.filledThen > (p.caps.DiskBytes-p.disk.Load())/4
+}
+
+// filled is what the file systems of the upper directories hold, by whomever.
+func (p *process) filled() (sum int64) {
+	for _, dir := range p.uppers {
+		var st unix.Statfs_t
+		if unix.Statfs(dir, &st) == nil {
+			sum += int64(st.Blocks-st.Bfree)*st.Bsize + int64(st.Files-st.Ffree)*minFileBytes
+		}
+	}
+	return sum
+}
+
+// walk measures the upper directories, and deleted files that are still open.
+func (p *process) walk() {
+	if len(p.uppers) == 0 {
+		return
+	}
+	began := time.Now()
+	p.filledThen = p.filled()
+	u := usage{limit: p.caps.DiskBytes, linked: map[inode]struct{}{}}
+	for _, dir := range p.uppers {
+		u.tree(dir)
+	}
+	for _, pid := range p.tree() {
+		u.deleted(pid)
+	}
+	p.overlays, p.walked, p.walkCost = u.bytes, time.Now(), time.Since(began)
+}
+
+// measure sums what overlays and temporary directories take.
+func (p *process) measure() {
+	p.disk.Store(p.overlays + tmpBytes(p.tmpFD))
+}
+
+// tree lists the processes below PID 1. Once that is reaped its number may
+// be somebody else's.
+func (p *process) tree() []int {
+	select {
+	case <-p.reaped:
+		return nil
+	default:
+		return descendants(p.proc.Pid)
+	}
 }
 
 // Stats is what has been used so far.
 func (p *process) Stats() sandbox.Stats {
 	s := p.group.stats()
-	s.DiskBytes = p.disk.Load()
+	s.DiskBytes, s.PIDs = p.disk.Load(), int64(len(p.tree()))
 	s.PeakBytes = max(s.PeakBytes, p.peak.Load())
 	return s
 }
