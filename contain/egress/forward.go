@@ -59,12 +59,14 @@ func (c *client) forward(req *request, h *headReader) (again bool) {
 		<-sent
 		return false
 	}
+	timer := time.NewTimer(lingerTime)
+	defer timer.Stop()
 	select {
 	case err := <-sent:
 		return again && err == nil
-	default:
+	case <-timer.C:
 	}
-	c.close(nil) // answered early: the rest of the body is nobody's
+	c.close(nil) // answered early, and the rest of the body does not come
 	<-sent
 	return false
 }

@@ -18,6 +18,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -254,9 +255,12 @@ type rig struct {
 	plain    *origin
 	addr     string
 	network  string
-	mu       sync.Mutex
-	dialled  []netip.AddrPort
 	served   chan error
+	real     atomic.Bool // dial as in life
+
+	mu      sync.Mutex
+	dialled []netip.AddrPort
+	onDial  func()
 }
 
 var rigRules = []string{
@@ -299,15 +303,36 @@ func newRig(t testing.TB, change func(*Config)) *rig {
 	return r
 }
 
-func (r *rig) dial(ctx context.Context, to netip.AddrPort, _ time.Duration) (*net.TCPConn, error) {
+// origin puts another origin in the place of one.
+func (r *rig) origin(place **origin, serve func(o *origin, conn net.Conn)) {
+	o := startOrigin(r.t, serve)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	*place = o
+}
+
+// before is called before each dial.
+func (r *rig) before(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.onDial = f
+}
+
+func (r *rig) dial(ctx context.Context, to netip.AddrPort, limit time.Duration) (*net.TCPConn, error) {
 	r.mu.Lock()
 	r.dialled = append(r.dialled, to)
-	r.mu.Unlock()
-	o := r.tunnel
+	o, first := r.tunnel, r.onDial
 	if to.Port() == 80 || to.Port() == 8080 {
 		o = r.plain
 	}
-	var d net.Dialer
+	r.mu.Unlock()
+	if first != nil {
+		first()
+	}
+	if r.real.Load() {
+		return r.proxy.dialChecked(ctx, to, limit)
+	}
+	d := net.Dialer{KeepAlive: -1}
 	conn, err := d.DialContext(ctx, "tcp", o.l.Addr().String())
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -34,7 +35,8 @@ func Listen(address string) (net.Listener, error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return nil, fmt.Errorf("egress: listener %q (want host:port, unix:PATH or fd:N): %w", address, err)
 	}
-	l, err := net.Listen("tcp", address)
+	// Clients are near, and idle times end what is dead.
+	l, err := (&net.ListenConfig{KeepAlive: -1}).Listen(context.Background(), "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("egress: %w", err)
 	}

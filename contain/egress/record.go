@@ -163,6 +163,10 @@ func (l *ledger) write(r Refusal) error {
 func (l *ledger) flush(all bool) error {
 	l.flushing.Lock()
 	defer l.flushing.Unlock()
+	return l.flushLocked(all)
+}
+
+func (l *ledger) flushLocked(all bool) error {
 	now := l.now()
 	var due []ledgerKey
 	var rows []Refusal
@@ -208,5 +212,10 @@ func (l *ledger) healthy() error {
 	if broken == nil {
 		return nil
 	}
-	return l.flush(true)
+	// A store that hangs must not be waited for by every request in turn.
+	if !l.flushing.TryLock() {
+		return broken
+	}
+	defer l.flushing.Unlock()
+	return l.flushLocked(true)
 }

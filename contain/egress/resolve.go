@@ -108,7 +108,8 @@ func (p *Proxy) checkAddr(a netip.AddrPort) error {
 // kernel is about to be given, whatever the dialer made of it.
 func (p *Proxy) dialChecked(ctx context.Context, to netip.AddrPort, limit time.Duration) (*net.TCPConn, error) {
 	d := net.Dialer{
-		Timeout: limit,
+		Timeout:   limit,
+		KeepAlive: -1, // a tunnel turns it on
 		Control: func(_, address string, _ syscall.RawConn) error {
 			a, err := netip.ParseAddrPort(address)
 			if err != nil {

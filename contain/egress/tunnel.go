@@ -26,16 +26,24 @@ func (c *client) tunnel(req *request, h *headReader, release func()) {
 	}
 	t := &relay{c: c, req: req, up: c.upstream}
 	t.touch()
-	// What the origin says first passes at once; what the client says first
-	// is looked at.
+	// What the origin says first passes at once, though of TLS it says nothing
+	// first; what the client says first is looked at.
 	var down sync.WaitGroup
-	down.Go(func() { t.pump(t.up, c.conn, false) })
+	listen := func() { down.Go(func() { t.pump(t.up, c.conn, false) }) }
+	tlsFirst := req.port == 443 && c.p.enforcing()
+	if !tlsFirst {
+		listen()
+	}
 	first, ok := t.inspect(h)
-	rest := h.buffered()
 	if ok {
-		ok = t.send(first) && t.send(rest)
+		ok = t.send(first) && t.send(h.buffered())
+	}
+	if tlsFirst && ok {
+		listen()
 	}
 	release()
+	// Not before the first bytes are on their way.
+	_ = t.up.SetKeepAlive(true) // without it the idle time still ends the tunnel
 	if ok {
 		t.pump(c.conn, t.up, true)
 	} else {
@@ -93,12 +101,14 @@ func (t *relay) inspect(h *headReader) (first []byte, ok bool) {
 }
 
 func (t *relay) inspectOther(h *headReader) ([]byte, bool) {
-	if len(h.buffered()) == 0 {
-		if !t.wait(t.c.conn) {
+	for len(h.buffered()) == 0 {
+		// An origin that speaks first may do so for long.
+		left := t.idle() - time.Since(time.Unix(0, t.last.Load()))
+		if left <= 0 {
 			return nil, false
 		}
-		t.c.conn.SetReadDeadline(time.Now().Add(t.c.p.limits.HelloTime))
-		if err := h.fill(); err != nil {
+		t.c.conn.SetReadDeadline(time.Now().Add(left))
+		if err := h.fill(); err != nil && !isTimeout(err) {
 			// The end of the client's side; the pump will see it too.
 			return nil, errors.Is(err, io.EOF)
 		}
@@ -162,9 +172,11 @@ func (t *relay) send(b []byte) bool {
 }
 
 // burst is how long a copy goes on before it looks at the clock again. It
-// holds a pipe or a buffer only for that long, so an idle tunnel costs
-// neither.
+// holds a pipe only for that long, so an idle tunnel costs none.
 const burst = 500 * time.Millisecond
+
+// buffers are what a burst begins with. An idle tunnel holds none.
+var buffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
 
 // pump copies one direction until its end, and then half-closes dst. A
 // failure closes the tunnel.
@@ -173,42 +185,59 @@ func (t *relay) pump(src, dst net.Conn, up bool) {
 	if up {
 		limit = t.c.p.limits.UploadBytes
 	}
-	copyBurst := t.splice
-	if limit > 0 {
-		copyBurst = t.copyCounted
-	}
-	for t.wait(src) {
-		done, err := copyBurst(src, dst, up)
-		if err != nil {
-			if errors.Is(err, errCap) {
-				t.c.capped(up, t.req)
-			}
-			break
+	in := newTap(src)
+	for {
+		n, err := t.next(in)
+		if n > 0 {
+			err = t.pass(in, n, dst, up)
 		}
-		if done {
-			t.finish(src, dst)
+		full := n == cap(in.held())
+		in.release()
+		if err == nil && full && limit == 0 {
+			// More than one buffer at once: leave the copying to the kernel. A
+			// capped run is counted before its bytes pass, so it never is.
+			err = t.splice(src, dst, up)
+		}
+		switch {
+		case err == nil:
+			continue
+		case errors.Is(err, io.EOF):
+			t.finish(dst)
 			return
+		case errors.Is(err, errCap):
+			t.c.capped(up, t.req)
 		}
+		t.c.close(nil)
+		return
 	}
-	t.c.close(nil)
+}
+
+// pass counts n bytes that were read and writes them.
+func (t *relay) pass(in *tap, n int, dst net.Conn, up bool) error {
+	if err := t.c.charge(up, int64(n)); err != nil {
+		return err
+	}
+	dst.SetWriteDeadline(time.Now().Add(t.idle()))
+	_, err := dst.Write(in.held()[:n])
+	t.touch()
+	return err
 }
 
 // finish half-closes: what the other side still has to say is heard, while
 // it says something.
-func (t *relay) finish(src, dst net.Conn) {
+func (t *relay) finish(dst net.Conn) {
 	t.touch()
-	closeWrite(dst)
 	if t.half.Swap(true) {
-		return
+		return // the second end: both connections are closed next
 	}
+	closeWrite(dst)
 	// The other direction may be waiting by the longer time.
 	dst.SetReadDeadline(time.Now().Add(t.c.p.limits.HalfCloseTime))
 }
 
-// splice copies from a src that is readable, by splice(2) where both ends
-// are sockets that can, until src has been silent or burst is over. done
-// reports the end of src.
-func (t *relay) splice(src, dst net.Conn, up bool) (done bool, err error) {
+// splice copies, by splice(2) where both ends are sockets that can, until src
+// has been silent or burst is over. The error is io.EOF at the end of src.
+func (t *relay) splice(src, dst net.Conn, up bool) error {
 	now := time.Now()
 	stall := now.Add(burst + t.idle())
 	src.SetReadDeadline(now.Add(burst))
@@ -216,83 +245,104 @@ func (t *relay) splice(src, dst net.Conn, up bool) (done bool, err error) {
 	n, err := io.Copy(dst, src)
 	t.touch()
 	if cerr := t.c.charge(up, n); cerr != nil {
-		return false, cerr
+		return cerr
 	}
 	switch {
 	case err == nil:
-		return true, nil
+		return io.EOF
 	case errors.Is(err, os.ErrDeadlineExceeded) && time.Now().Before(stall):
-		return false, nil // of reading; nothing is lost by it
+		return nil // of reading; nothing is lost by it
 	}
-	return false, err
+	return err
 }
 
-var buffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
-
-// copyCounted copies what one read returns, and counts before it writes.
-func (t *relay) copyCounted(src, dst net.Conn, up bool) (done bool, err error) {
-	buf := buffers.Get().(*[]byte)
-	defer buffers.Put(buf)
-	src.SetReadDeadline(time.Now().Add(burst))
-	n, err := src.Read(*buf)
-	if n > 0 {
-		if err := t.c.charge(up, int64(n)); err != nil {
-			return false, err
-		}
-		dst.SetWriteDeadline(time.Now().Add(t.idle()))
-		if _, err := dst.Write((*buf)[:n]); err != nil {
-			return false, err
-		}
-		t.touch()
-	}
-	switch {
-	case errors.Is(err, io.EOF):
-		return true, nil
-	case isTimeout(err):
-		return false, nil
-	}
-	return false, err
+// tap reads from a connection into a buffer that it takes only when there is
+// something to read.
+type tap struct {
+	conn net.Conn
+	raw  syscall.RawConn // nil: not a socket
+	buf  *[]byte
+	n    int
+	err  error
+	try  func(fd uintptr) bool
 }
 
-// wait waits until src has bytes or has ended, without a buffer. It reports
-// false when the tunnel has been silent for too long, or src failed.
-func (t *relay) wait(src net.Conn) bool {
-	raw, ok := src.(syscall.Conn)
-	if !ok {
+func newTap(conn net.Conn) *tap {
+	in := &tap{conn: conn}
+	in.try = in.tryRead
+	if s, ok := conn.(syscall.Conn); ok {
+		if raw, err := s.SyscallConn(); err == nil {
+			in.raw = raw
+		}
+	}
+	return in
+}
+
+func (in *tap) held() []byte {
+	if in.buf == nil {
+		return nil
+	}
+	return *in.buf
+}
+
+func (in *tap) release() {
+	if in.buf != nil {
+		buffers.Put(in.buf)
+		in.buf = nil
+	}
+}
+
+// read reads once. The bytes are in held until release.
+func (in *tap) read() (int, error) {
+	if in.raw == nil {
+		in.buf = buffers.Get().(*[]byte)
+		return in.conn.Read(*in.buf)
+	}
+	if err := in.raw.Read(in.try); err != nil {
+		return 0, err
+	}
+	if in.n == 0 && in.err == nil {
+		return 0, io.EOF
+	}
+	return in.n, in.err
+}
+
+// tryRead reports false when there is nothing to read yet.
+func (in *tap) tryRead(fd uintptr) bool {
+	if in.buf == nil {
+		in.buf = buffers.Get().(*[]byte)
+	}
+	for {
+		in.n, in.err = unix.Read(int(fd), *in.buf)
+		switch in.err {
+		case unix.EINTR:
+			continue
+		case unix.EAGAIN:
+			in.release()
+			return false
+		}
+		in.n = max(in.n, 0)
 		return true
 	}
-	rc, err := raw.SyscallConn()
-	if err != nil {
-		return false
-	}
+}
+
+// next waits for bytes and reads some. The error is io.EOF at the end, and a
+// timeout when the tunnel has been silent for too long.
+func (t *relay) next(in *tap) (int, error) {
 	for {
 		limit := t.idle()
 		left := limit - time.Since(time.Unix(0, t.last.Load()))
-		if left <= 0 || t.c.ctx.Err() != nil {
-			return false
+		if left <= 0 {
+			return 0, os.ErrDeadlineExceeded
 		}
-		src.SetReadDeadline(time.Now().Add(left))
+		in.conn.SetReadDeadline(time.Now().Add(left))
 		if t.idle() != limit {
 			continue // half-closed between the two; the shorter time holds
 		}
-		err := rc.Read(readable)
-		if err == nil {
-			return true
+		n, err := in.read()
+		if n > 0 || !isTimeout(err) {
+			return n, err
 		}
-		if !isTimeout(err) {
-			return false
-		}
-	}
-}
-
-// readable peeks one byte. Errors other than "not yet" are for the read that
-// follows.
-func readable(fd uintptr) bool {
-	var one [1]byte
-	for {
-		_, _, err := unix.Recvfrom(int(fd), one[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-		if err != unix.EINTR {
-			return err != unix.EAGAIN
-		}
+		in.release() // silent on this side; perhaps not on the other
 	}
 }
