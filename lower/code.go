@@ -97,7 +97,7 @@ func (w *walker) argumentList(v *strictjson.Value, f frame) bool {
 	}
 	add(commandLine(words))
 	if joined := strings.Join(words, " "); joined != commandLine(words) && !shellScript(words) {
-		add(joined)
+		w.codes = append(w.codes, piece{role: toolspec.Shell, text: joined, arg: w.pointer(), joined: true})
 	}
 	return true
 }
@@ -428,8 +428,12 @@ func (w *walker) candidates() []string {
 // inLanguage lowers text in a language, and reports whether it is a program
 // of that language.
 func (w *walker) inLanguage(lang string, p piece) bool {
-	w.emit(cordon.Effect{Kind: cordon.RunCode, Target: lang, Text: p.text, Origin: cordon.OriginLiteral, Arg: p.arg, Doubtful: p.doubtful})
 	es := w.read(lang, p)
+	// Shells run the lines above one that is no program.
+	if p.joined && len(es) == 1 && strings.HasPrefix(es[0].Reason, "not a shell program") && !strings.ContainsAny(p.text, "\r\n") {
+		return false
+	}
+	w.emit(cordon.Effect{Kind: cordon.RunCode, Target: lang, Text: p.text, Origin: cordon.OriginLiteral, Arg: p.arg, Doubtful: p.doubtful})
 	for _, e := range es {
 		w.emit(e)
 	}

@@ -136,6 +136,9 @@ func TestKnownToolsGiveTheEffectsTheirArgumentsStandFor(t *testing.T) {
 		{"a pattern below the directory", "Glob", `{"pattern":"**/*.go"}`, []string{"list ."}},
 		{"a pattern that climbs", "Glob", `{"pattern":"../../*/id*"}`, []string{"list ../../", "list ."}},
 		{"a pattern that climbs in an alternative", "Glob", `{"pattern":"{src,/opt}/**"}`, []string{"list /opt/", "list ."}},
+		{"a pattern that climbs in brackets", "Glob", `{"pattern":"[.][.]/x/*"}`, []string{"list ../x/", "list ."}},
+		{"a pattern that climbs by backslashes", "Glob", `{"pattern":"..\\..\\*"}`, []string{"list ../..", "list ."}},
+		{"an escaped bracket in a pattern", "Glob", `{"pattern":"app/\\[id\\]/*.ts"}`, []string{"list ."}},
 		{"a pattern that climbs past a wildcard", "Glob", `{"pattern":"*/../../x"}`, []string{"list /", "list ."}},
 		{"a pattern that is excluded is text", "filesystem search_files", `{"path":"src","pattern":"x","excludePatterns":["/etc/**"]}`, []string{"list src"}},
 		{"a move has two ends", "move_file", `{"source":"a","destination":"/srv/b"}`, []string{"read a", "delete a", "write /srv/b"}},
@@ -148,6 +151,10 @@ func TestKnownToolsGiveTheEffectsTheirArgumentsStandFor(t *testing.T) {
 		{"a command", "Bash", `{"command":"ls","description":"rm -rf ~ is not run"}`, []string{"run_code shell: ls", "execute shell<ls>"}},
 		{"a command in another directory", "exec_command", `{"cmd":"ls","workdir":"/srv"}`, []string{"list /srv", "run_code shell: ls", "execute shell<ls> in /srv"}},
 		{"a command as arguments of bash -lc", "shell", `{"command":["bash","-lc","ls; id"]}`, []string{"run_code shell: ls; id", "execute shell<ls; id>"}},
+		{"words that are a command line only where they stay apart", "run_command", `{"command":["grep","not shell","a b"]}`, []string{
+			"run_code shell: grep 'not shell' 'a b'", "opaque: not a shell program: unexpected end"}},
+		{"words of several lines that are no command line", "run_command", `{"command":["x","id\nnot shell"]}`, []string{
+			"run_code shell: x 'id\nnot shell'", "opaque: not a shell program: unexpected end", "run_code shell: x id\nnot shell", "opaque: not a shell program: unexpected end"}},
 		{"a command as a list of arguments", "shell", `{"command":["grep","a b","it's"]}`, []string{`run_code shell: grep 'a b' 'it'\''s'`, `execute shell<grep 'a b' 'it'\''s'>`}},
 		{"arguments beside a program", "run_command", `{"command":"git","args":["log","a b"]}`, []string{"run_code shell: git log 'a b'", "execute shell<git log 'a b'>"}},
 		{"Python", "execute_python", `{"code":"x"}`, []string{"run_code python: x", "execute python<x>"}},

@@ -189,7 +189,11 @@ func (w *walker) glob(s string) {
 		w.opaque("malformed: NUL byte in a path", "")
 	}
 	for _, p := range alternatives(s) {
-		p = strings.TrimPrefix(strings.TrimSpace(strings.ReplaceAll(p, `\`, "")), "!")
+		p = strings.TrimPrefix(strings.TrimSpace(p), "!")
+		if q := strings.ReplaceAll(p, `\`, "/"); q != p && climbs(q) {
+			w.emit(cordon.Effect{Kind: cordon.List, Target: q[:strings.LastIndex(q, "..")+2], Recursive: true})
+		}
+		p = onlyChoices.Replace(strings.ReplaceAll(p, `\`, ""))
 		if strings.Contains(p, "(/") || strings.Contains(p, "|/") {
 			w.emit(cordon.Effect{Kind: cordon.List, Target: "/", Recursive: true})
 			continue
@@ -238,6 +242,10 @@ func alternatives(s string) []string {
 	}
 	return out
 }
+
+// onlyChoices are bracket expressions with nothing to choose, which hide what
+// a pattern spells.
+var onlyChoices = strings.NewReplacer("[.]", ".", "[/]", "/", "[~]", "~")
 
 func climbs(s string) bool {
 	return s == ".." || strings.HasPrefix(s, "../") || strings.Contains(s, "/../") || strings.HasSuffix(s, "/..")

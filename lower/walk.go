@@ -46,6 +46,9 @@ type piece struct {
 	soft bool
 	// listed: the catalogue gives the argument its role.
 	listed bool
+	// joined: it is what becomes of a list of words in a tool that joins
+	// them. Where that is no program, no such tool runs it.
+	joined bool
 }
 
 type walker struct {

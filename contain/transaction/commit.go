@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -113,6 +112,9 @@ func (t *Tx) Commit(o Options) (Report, error) {
 		return Report{}, fmt.Errorf("transaction: commit: %w", err)
 	}
 	r := s.choose(o)
+	if err := s.relockLow(); err != nil {
+		return Report{}, fmt.Errorf("transaction: commit: %w", errors.Join(err, s.close()))
+	}
 	if len(r.Conflicts) > 0 && o.Conflicts == StopOnConflict {
 		r.Applied = []Change{}
 		return r, errors.Join(ErrConflict, s.close())
@@ -122,7 +124,9 @@ func (t *Tx) Commit(o Options) (Report, error) {
 	r.Dropped = c.dropped
 	r.Applied = slices.DeleteFunc(r.Applied, func(c Change) bool { return c.touched })
 	if err = errors.Join(err, s.close()); err != nil {
-		r.Applied = []Change{}
+		if !c.done {
+			r.Applied = []Change{}
+		}
 		return r, fmt.Errorf("transaction: commit: %w", err)
 	}
 	// What is left is the transaction's own: it holds nothing any more.
@@ -155,6 +159,9 @@ func (c *commit) point(name string) {
 
 func (c *commit) run(changes []Change) (err error) {
 	defer c.close()
+	if !slices.ContainsFunc(changes, func(ch Change) bool { return !ch.touched || ch.meta.Mtime != ch.old.Mtime }) {
+		return nil // a run that only read
+	}
 	if c.root, err = c.tx.openRoot(false); err != nil {
 		return err
 	}
@@ -274,6 +281,11 @@ func (c *commit) undo() error {
 	if err := unix.Syncfs(c.root); err != nil {
 		return err
 	}
+	// With what was staged gone, the steps could not be told from done ones.
+	c.journal.Ops = nil
+	if err := c.write(); err != nil {
+		return err
+	}
 	c.point("undone")
 	if err := c.unstage(); err != nil {
 		return err
@@ -315,7 +327,7 @@ func (c *commit) apply(o *op) error {
 			return nil
 		}
 		c.point("put")
-		return o.Meta.setAt(parent, base)
+		return c.setMeta(o, o.Meta)
 	}
 	return fmt.Errorf("unknown step %q", o.Kind)
 }
@@ -372,7 +384,7 @@ func (c *commit) revert(o *op) error {
 	slot := o.Slot
 	switch o.Kind {
 	case opMeta, opLift: // in the end it gets what it had
-		if os.Geteuid() == 0 {
+		if os.Geteuid() == 0 || o.Old.UID != os.Geteuid() {
 			return nil
 		}
 		return c.lift(string(o.Path), o.Old.Mode|0o700)
@@ -411,6 +423,12 @@ func (c *commit) revert(o *op) error {
 }
 
 func (c *commit) lift(rel string, mode uint32) error {
+	if rel == "." { // by the descriptor: it may be shut
+		if err := unix.Fchmod(c.root, mode&0o7777); err != nil {
+			return &os.PathError{Op: "chmod", Path: rel, Err: err}
+		}
+		return nil
+	}
 	parent, base, err := openParent(c.root, rel)
 	if err != nil {
 		return err
@@ -421,17 +439,10 @@ func (c *commit) lift(rel string, mode uint32) error {
 
 // setMeta sets the attributes of a directory of the workspace.
 func (c *commit) setMeta(o *op, m *meta) error {
-	parent, base, err := openParent(c.root, string(o.Path))
+	fd, err := openDir(c.root, string(o.Path), unix.O_PATH)
 	if err != nil {
 		return err
 	}
-	defer unix.Close(parent)
-	st, err := lstat(parent, base)
-	if err != nil {
-		return err
-	}
-	if !isDir(st) {
-		return &os.PathError{Op: "set attributes", Path: path.Clean(string(o.Path)), Err: unix.ENOTDIR}
-	}
-	return m.setAt(parent, base)
+	defer unix.Close(fd)
+	return m.setOn(fd, string(o.Path))
 }

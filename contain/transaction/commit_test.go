@@ -423,3 +423,89 @@ func TestTextDiff(t *testing.T) {
 		}
 	}
 }
+
+// A mount by the host's root says what a file was copied from.
+func TestRenamedOrTakenAway(t *testing.T) {
+	k := mountKinds[1]
+	k.need(t)
+	for _, c := range []struct {
+		name   string
+		run    []step
+		theirs func(ws string) error
+		want   []string
+	}{
+		{"renamed, while they made another file", []step{do("move", "plain0", "m")}, func(ws string) error { return os.WriteFile(ws+"/n", nil, 0o600) },
+			[]string{"added m", "deleted plain0"}},
+		{"renamed from a directory that the run deleted, while they made another file", []step{do("move", "d/e/f/g", "m"), do("remove", "d/e")},
+			func(ws string) error { return os.WriteFile(ws+"/n", nil, 0o600) }, []string{"deleted d/e", "added m"}},
+		{"changed, and taken away by them", []step{do("append", "plain0", "x")}, func(ws string) error { return os.Remove(ws + "/plain0") },
+			[]string{"added plain0 conflict"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := tempDir(t)
+			must(t, crashBase(dir+"/ws"))
+			tx, err := Begin(Config{dir + "/ws", dir + "/state"})
+			must(t, err)
+			k.run(t, tx, c.run, 0, 0)
+			must(t, c.theirs(dir+"/ws"))
+			got, err := tx.Diff()
+			must(t, err)
+			if d := cmp.Diff(c.want, shown(got)); d != "" {
+				t.Error(d)
+			}
+			must(t, tx.Rollback())
+		})
+	}
+}
+
+// A change made in the clock tick that Begin falls into is told from one
+// before.
+func TestConflictsWithinAClockTick(t *testing.T) {
+	dir := tempDir(t)
+	must(t, crashBase(dir+"/ws"))
+	for range 20 {
+		must(t, os.WriteFile(dir+"/ws/plain0", []byte("before"), 0o644))
+		tx, err := Begin(Config{dir + "/ws", dir + "/state"})
+		must(t, err)
+		must(t, os.WriteFile(dir+"/ws/exe", []byte("after"), 0o644))
+		for _, name := range []string{"plain0", "exe"} {
+			must(t, os.WriteFile(tx.Upper()+"/"+name, []byte("x"), 0o644))
+		}
+		got, err := tx.Diff()
+		must(t, err)
+		if d := cmp.Diff([]string{"changed exe conflict", "changed plain0"}, shown(got)); d != "" {
+			t.Error(d)
+		}
+		must(t, tx.Rollback())
+	}
+}
+
+func TestARunThatOnlyReadsLeavesNoTrace(t *testing.T) {
+	tx, ws, state := ran(t, do("write", "tmp", "x"), do("remove", "tmp"), do("times", ".", 7)) // as it was
+	before := mustLook(t, ws)
+	tx.crashAt = func(point string) { t.Errorf("it came to %s", point) }
+	_, err := tx.Commit(Options{})
+	must(t, err)
+	wantEmpty(t, state)
+	if d := cmp.Diff(before, mustLook(t, ws)); d != "" {
+		t.Error(d)
+	}
+}
+
+func FuzzUnified(f *testing.F) {
+	f.Add("name", []byte("a\nb\n"), []byte("a\nc"), true)
+	f.Add("a\nb\x1b", []byte(""), []byte("\x00"), false)
+	f.Add("", []byte("\n\n\n"), []byte("\\ No newline"), true)
+	f.Fuzz(func(t *testing.T, name string, before, after []byte, there bool) {
+		text := unified(name, side{there: there, text: before}, side{there: true, text: after})
+		if len(text) > maxDiff {
+			t.Errorf("%d bytes", len(text))
+		}
+		if text == "" && there && string(before) != string(after) {
+			t.Error("no difference is shown")
+		}
+		if header, _, _ := strings.Cut(text, "\n@@"); strings.Count(header, "\n") > 1 {
+			t.Errorf("the name broke out of its line: %q", header)
+		}
+	})
+}

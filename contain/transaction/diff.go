@@ -74,13 +74,15 @@ func (t *Tx) Diff() ([]Change, error) {
 // open serves the commit.
 type scan struct {
 	begun    time.Time
+	only     string // if set, no path matters but this and those above it
 	root, up int
 	// spaces are the attribute prefixes that the overlay's marks count under.
-	spaces  []string
-	lifted  []lifted
-	changes []Change
-	queue   []job
-	bytes   int
+	spaces []string
+	// Directories of either side that their owner could not enter.
+	lifted, lowLifted []lifted
+	changes           []Change
+	queue             []job
+	bytes             int
 }
 
 // job is a directory to be compared. opaque: of the workspace's, nothing
@@ -91,8 +93,10 @@ type job struct {
 	opaque, fresh, gone bool
 }
 
-func (t *Tx) scan() (*scan, error) {
-	s := &scan{begun: t.begun, root: -1, up: -1}
+func (t *Tx) scan() (*scan, error) { return t.scanOnly("") }
+
+func (t *Tx) scanOnly(rel string) (*scan, error) {
+	s := &scan{begun: t.begun, only: rel, root: -1, up: -1}
 	err := s.run(t)
 	if err != nil {
 		return nil, errors.Join(err, s.close())
@@ -131,7 +135,7 @@ func (s *scan) run(t *Tx) (err error) {
 
 // close leaves the upper directory as the run left it.
 func (s *scan) close() error {
-	err := relock(s.up, s.lifted)
+	err := errors.Join(s.relockLow(), relock(s.up, s.lifted))
 	s.lifted = nil
 	for _, fd := range []int{s.root, s.up} {
 		if fd >= 0 {
@@ -142,13 +146,21 @@ func (s *scan) close() error {
 	return err
 }
 
-// openUpper opens a directory that the run changed, also where it shut it
-// against its owner.
+// openUpper opens a directory that the run changed, openLow one of the
+// workspace.
 func (s *scan) openUpper(rel string) (int, error) {
-	if os.Geteuid() != 0 {
-		return unlockPath(s.up, rel, func(l lifted) { s.lifted = append(s.lifted, l) })
-	}
-	return openDir(s.up, rel, unix.O_RDONLY)
+	return openShut(s.up, rel, func(l lifted) { s.lifted = append(s.lifted, l) })
+}
+
+func (s *scan) openLow(rel string) (int, error) {
+	return openShut(s.root, rel, func(l lifted) { s.lowLifted = append(s.lowLifted, l) })
+}
+
+// relockLow leaves the workspace as it was.
+func (s *scan) relockLow() error {
+	err := relock(s.root, s.lowLifted)
+	s.lowLifted = nil
+	return err
 }
 
 // upperMode is the mode that the run gave a directory.
@@ -167,7 +179,7 @@ func (s *scan) compare(j job) error {
 	defer unix.Close(up)
 	low := -1
 	if !j.fresh {
-		if low, err = openDir(s.root, j.rel, unix.O_RDONLY); err != nil {
+		if low, err = s.openLow(j.rel); err != nil {
 			return err
 		}
 		defer unix.Close(low)
@@ -177,7 +189,7 @@ func (s *scan) compare(j job) error {
 		}
 		j.gone = s.newer(&st)
 	}
-	list, err := names(up)
+	list, err := s.names(j.rel, up)
 	if err != nil {
 		return err
 	}
@@ -192,9 +204,25 @@ func (s *scan) compare(j job) error {
 	return nil
 }
 
+// names lists a directory, or of it the one name that matters.
+func (s *scan) names(rel string, dir int) ([]string, error) {
+	if s.only == "" {
+		return names(dir)
+	}
+	name := s.only
+	if rel != "." {
+		name = s.only[min(len(s.only), len(rel)+1):]
+	}
+	name, _, _ = strings.Cut(name, "/")
+	if name == "" || !exists(dir, name) {
+		return nil, nil
+	}
+	return []string{name}, nil
+}
+
 // hidden lists what a directory that hides the workspace's own makes vanish.
 func (s *scan) hidden(j job, list []string, low int) error {
-	below, err := names(low)
+	below, err := s.names(j.rel, low)
 	if err != nil {
 		return err
 	}
@@ -242,7 +270,11 @@ func (s *scan) entry(j job, name string, up, low int) error {
 		}
 	}
 	rel := join(j.rel, name)
-	marks, err := s.marks(up, name)
+	var marks map[string]string
+	err = readable(up, name, st, func() error {
+		marks, err = s.marks(up, name)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -258,7 +290,7 @@ func (s *scan) entry(j job, name string, up, low int) error {
 		s.queue = append(s.queue, job{rel, j.opaque || marks["opaque"] == "y", !isDir(lowSt), gone})
 	}
 	if isDir(st) && isDir(lowSt) {
-		return s.stayed(rel, up, low, name, marks, lowSt)
+		return s.stayed(rel, up, low, name, marks, st, lowSt)
 	}
 	c := Change{Path: rel, Kind: Added, Mode: fileMode(s.upperMode(rel, st.Mode)), Size: st.Size, up: st, low: lowSt}
 	switch {
@@ -276,8 +308,8 @@ func (s *scan) entry(j job, name string, up, low int) error {
 }
 
 // stayed adds a directory that is one before and after.
-func (s *scan) stayed(rel string, up, low int, name string, marks map[string]string, lowSt *unix.Stat_t) error {
-	m, err := metaAt(up, name)
+func (s *scan) stayed(rel string, up, low int, name string, marks map[string]string, upSt, lowSt *unix.Stat_t) error {
+	m, err := metaOf(up, name, upSt)
 	if err != nil {
 		return err
 	}
@@ -307,6 +339,10 @@ func (s *scan) directory(rel string) error {
 		return err
 	}
 	s.translate(m)
+	if os.Geteuid() != 0 {
+		// Begin could not give it away, and nor could the run.
+		m.UID, m.GID = old.UID, old.GID
+	}
 	c := Change{Path: rel, Kind: ModeOnly, Mode: fs.ModeDir | fs.FileMode(m.Mode&0o777), meta: m, old: old, low: &unix.Stat_t{Mode: unix.S_IFDIR | old.Mode}}
 	c.touched = m.sameBut(old)
 	return s.add(c)
@@ -446,7 +482,7 @@ func (s *scan) lowTree(rel string, st *unix.Stat_t, f func(dir int, name, rel st
 }
 
 func (s *scan) lowDir(rel string, f func(dir int, name, rel string, st *unix.Stat_t) error) (dirs []string, err error) {
-	fd, err := openDir(s.root, rel, unix.O_RDONLY)
+	fd, err := s.openLow(rel)
 	if err != nil {
 		return nil, err
 	}

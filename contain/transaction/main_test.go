@@ -49,6 +49,15 @@ func TestMain(m *testing.M) {
 		switch role {
 		case "overlay":
 			err = t.overlay()
+		case "base":
+			err = base(t.Merged, t.Seed)
+		case "work":
+			err = work(t.Merged, t.Script, t.Seed, t.Rounds)
+		case "look":
+			var seen tree
+			if seen, err = look(t.Merged); err == nil {
+				err = json.NewEncoder(os.Stdout).Encode(seen)
+			}
 		case "crash":
 			err = t.crash()
 		}
@@ -157,12 +166,7 @@ func (k mountKind) need(t *testing.T) {
 	if !k.userXattr && os.Geteuid() != 0 {
 		t.Skipf("user %d is not root", os.Geteuid())
 	}
-	dir := tempDir(t)
-	probe := task{Lower: dir + "/l", Upper: dir + "/u", Work: dir + "/w", Merged: dir + "/m", UserXattr: k.userXattr}
-	for _, d := range []string{"/l", "/u", "/w", "/m"} {
-		must(t, os.Mkdir(dir+d, 0o755))
-	}
-	_, err := probe.start("overlay", k.attr())
+	err := k.works(t, tempDir(t))
 	if err == nil {
 		return
 	}
@@ -170,6 +174,16 @@ func (k mountKind) need(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Skipf("no overlay %s: %v", k.name, err)
+}
+
+func (k mountKind) works(t *testing.T, dir string) error {
+	t.Helper()
+	probe := task{Lower: dir + "/l", Upper: dir + "/u", Work: dir + "/w", Merged: dir + "/m", UserXattr: k.userXattr}
+	for _, d := range []string{"/l", "/u", "/w", "/m"} {
+		must(t, os.Mkdir(dir+d, 0o755))
+	}
+	_, err := probe.start("overlay", k.attr())
+	return err
 }
 
 // run works in an overlay of a transaction and returns what the run saw last.
@@ -209,6 +223,13 @@ func look(root string) (tree, error) {
 		rel, _ := filepath.Rel(root, p)
 		rel = fmt.Sprintf("%q", rel)
 		n := node{Mode: st.Mode, UID: st.Uid, GID: st.Gid, Mtime: st.Mtim.Nano()}
+		// A namespace has other numbers for whose the tree is.
+		if int(n.UID) == os.Geteuid() {
+			n.UID = 0
+		}
+		if int(n.GID) == os.Getegid() {
+			n.GID = 0
+		}
 		switch {
 		case info.Mode().IsRegular():
 			text, err := os.ReadFile(p)
@@ -252,10 +273,38 @@ func look(root string) (tree, error) {
 	return seen, err
 }
 
+// asRoot does a task as one that no mode shuts out: in a user namespace, where
+// the test is not root.
+func (t *task) asRoot(role string) ([]byte, error) {
+	if os.Geteuid() == 0 {
+		return t.start(role, nil)
+	}
+	return t.start(role, mountKinds[0].attr())
+}
+
+func mustBase(t *testing.T, root string, seed int64) {
+	t.Helper()
+	_, err := (&task{Merged: root, Seed: seed}).asRoot("base")
+	must(t, err)
+}
+
+func mustWork(t *testing.T, root string, seed int64, rounds int) {
+	t.Helper()
+	_, err := (&task{Merged: root, Seed: seed, Rounds: rounds}).asRoot("work")
+	must(t, err)
+}
+
 func mustLook(t *testing.T, root string) tree {
 	t.Helper()
-	seen, err := look(root)
+	if os.Geteuid() == 0 {
+		seen, err := look(root)
+		must(t, err)
+		return seen
+	}
+	out, err := (&task{Merged: root}).asRoot("look")
 	must(t, err)
+	var seen tree
+	must(t, json.Unmarshal(out, &seen))
 	return seen
 }
 

@@ -4,6 +4,7 @@ package transaction
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -19,6 +20,8 @@ type meta struct {
 	Atime  unix.Timespec `json:"atime"`
 	Mtime  unix.Timespec `json:"mtime"`
 	Xattrs []xattr       `json:"xattrs,omitempty"`
+	// Partial: there are attributes that this process may not read.
+	Partial bool `json:"partial,omitempty"`
 }
 
 // xattr is an extended attribute. Names are bytes: JSON text would not keep
@@ -43,9 +46,36 @@ func metaAt(dir int, name string) (*meta, error) {
 	for _, n := range listXattrs(fdPath(fd)) {
 		if value, ok := getXattr(fdPath(fd), n); ok {
 			m.Xattrs = append(m.Xattrs, xattr{[]byte(n), value})
+		} else {
+			m.Partial = true
 		}
 	}
 	return m, nil
+}
+
+// readable calls f while the owner of what stands at a name may read its
+// attributes, whatever mode the run gave it.
+func readable(dir int, name string, st *unix.Stat_t, f func() error) error {
+	kind := st.Mode & unix.S_IFMT
+	if os.Geteuid() == 0 || int(st.Uid) != os.Geteuid() || st.Mode&0o400 != 0 || kind != unix.S_IFREG && kind != unix.S_IFDIR {
+		return f()
+	}
+	if err := chmodAt(dir, name, st.Mode|0o400); err != nil {
+		return err
+	}
+	return errors.Join(f(), chmodAt(dir, name, st.Mode))
+}
+
+// metaOf is metaAt for what may be shut against its owner.
+func metaOf(dir int, name string, st *unix.Stat_t) (m *meta, err error) {
+	err = readable(dir, name, st, func() error {
+		m, err = metaAt(dir, name)
+		return err
+	})
+	if m != nil {
+		m.Mode = st.Mode & 0o7777
+	}
+	return m, err
 }
 
 // setAt makes what stands at a name have these attributes. Owners and
@@ -56,6 +86,11 @@ func (m *meta) setAt(dir int, name string) error {
 		return err
 	}
 	defer unix.Close(fd)
+	return m.setOn(fd, name)
+}
+
+// setOn does it for what a descriptor, be it one of O_PATH, stands for.
+func (m *meta) setOn(fd int, name string) error {
 	var st unix.Stat_t
 	if err := unix.Fstatat(fd, "", &st, unix.AT_EMPTY_PATH); err != nil {
 		return &os.PathError{Op: "stat", Path: name, Err: err}
@@ -69,13 +104,16 @@ func (m *meta) setAt(dir int, name string) error {
 	if err := m.setXattrs(fd, name, st.Mode, link); err != nil {
 		return err
 	}
-	if !link {
+	// Of somebody else's directory that may be written to, nothing is to be
+	// set, and nothing need be.
+	foreign := os.Geteuid() != 0 && int(st.Uid) != os.Geteuid()
+	if !link && !(foreign && st.Mode&0o7777 == m.Mode) {
 		if err := unix.Chmod(fdPath(fd), m.Mode); err != nil {
 			return &os.PathError{Op: "chmod", Path: name, Err: err}
 		}
 	}
 	times := []unix.Timespec{m.Atime, m.Mtime}
-	if err := unix.UtimesNanoAt(fd, "", times, unix.AT_EMPTY_PATH); err != nil {
+	if err := unix.UtimesNanoAt(fd, "", times, unix.AT_EMPTY_PATH); err != nil && !(foreign && err == unix.EPERM) {
 		return &os.PathError{Op: "utimes", Path: name, Err: err}
 	}
 	return nil
@@ -94,7 +132,7 @@ func (m *meta) setXattrs(fd int, name string, mode uint32, link bool) error {
 		}
 	}
 	for _, n := range have {
-		if !slices.ContainsFunc(m.Xattrs, func(x xattr) bool { return string(x.Name) == n }) {
+		if !m.Partial && !slices.ContainsFunc(m.Xattrs, func(x xattr) bool { return string(x.Name) == n }) {
 			if err := unix.Removexattr(fdPath(fd), n); !harmless(err) {
 				return &os.PathError{Op: "removexattr " + n, Path: name, Err: err}
 			}
@@ -119,7 +157,11 @@ func harmless(err error) bool {
 
 // sameBut reports whether two metas differ in their times at most.
 func (m *meta) sameBut(o *meta) bool {
-	return m.Mode == o.Mode && m.UID == o.UID && m.GID == o.GID && slices.EqualFunc(m.Xattrs, o.Xattrs, func(a, b xattr) bool {
+	return m.Mode == o.Mode && m.UID == o.UID && m.GID == o.GID && (m.Partial || o.Partial || sameXattrs(m.Xattrs, o.Xattrs))
+}
+
+func sameXattrs(a, b []xattr) bool {
+	return slices.EqualFunc(a, b, func(a, b xattr) bool {
 		return bytes.Equal(a.Name, b.Name) && bytes.Equal(a.Value, b.Value)
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -52,6 +53,8 @@ func recoverAll(stateDir string, crashAt func(string)) ([]Recovered, error) {
 			r, err = t.recoverLocked((*Tx).recoverRun)
 		case strings.HasPrefix(e.Name(), "snapshot-"):
 			r, err = t.recoverLocked((*Tx).recoverSnapshot)
+		case strings.HasPrefix(e.Name(), newPrefix):
+			err = t.recoverNew(e)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("transaction: recover %s: %w", e.Name(), err))
@@ -84,6 +87,15 @@ func (t *Tx) recoverLocked(how func(*Tx) (*Recovered, error)) (*Recovered, error
 	}
 	t.cfg.Workspace, t.ws, t.begun = string(rec.Workspace), rec.WS, rec.Begun
 	return how(t)
+}
+
+// recoverNew removes an empty directory that a crash left when it was made.
+func (t *Tx) recoverNew(e fs.DirEntry) error {
+	info, err := e.Info()
+	if err != nil || time.Since(info.ModTime()) < time.Minute {
+		return nil // in use, for all that can be told
+	}
+	return removeTree(t.dir)
 }
 
 func (t *Tx) has(name string) bool {

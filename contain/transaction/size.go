@@ -116,19 +116,9 @@ func (m *meter) count(name string) {
 // openNext opens a directory that the run may have shut against its owner:
 // nothing hides there.
 func (m *meter) openNext() *os.File {
-	fd, err := openDir(m.root, m.path, unix.O_RDONLY)
-	var st unix.Stat_t
-	shut := err == nil && unix.Fstat(fd, &st) == nil && st.Mode&0o100 == 0
-	if os.IsPermission(err) || shut && os.Geteuid() != 0 {
-		if err == nil {
-			unix.Close(fd)
-		}
-		fd, err = unlockPath(m.root, m.path, func(l lifted) { m.shut = append(m.shut, l) })
-		if err != nil {
-			m.relock()
-			return nil
-		}
-	} else if err != nil {
+	fd, err := openShut(m.root, m.path, func(l lifted) { m.shut = append(m.shut, l) })
+	if err != nil {
+		m.relock()
 		return nil
 	}
 	return os.NewFile(uintptr(fd), m.path)

@@ -27,6 +27,8 @@ type Snapshot struct {
 	root   int
 	kept   int // the directory of pre-images
 	images map[string]*image
+	whole  map[string]bool // trees of which everything is kept
+	shut   []lifted        // to be shut again when Preserve is done
 	log    *os.File
 	next   int
 	files  []string // pre-images that are not durable yet
@@ -80,7 +82,7 @@ func BeginSnapshot(cfg Config) (*Snapshot, error) {
 }
 
 func newSnapshot(t *Tx, given string) *Snapshot {
-	return &Snapshot{tx: t, given: given, root: -1, kept: -1, images: map[string]*image{}}
+	return &Snapshot{tx: t, given: given, root: -1, kept: -1, images: map[string]*image{}, whole: map[string]bool{}}
 }
 
 func (s *Snapshot) prepare() error {
@@ -131,11 +133,13 @@ func (s *Snapshot) close() {
 // will write through a link needs the link's target preserved. A path that
 // leads through a link, or out of the workspace, is an error, and so is one
 // that a device or socket stands at. When it returns, what it kept outlives a
-// crash. The first image of a path is the one that counts.
+// crash; when it fails, the tool must not run. The first image of a path is the
+// one that counts.
 func (s *Snapshot) Preserve(name string) error {
 	rel, err := s.rel(name)
 	if err == nil {
-		err = s.preserve(rel)
+		err = errors.Join(s.preserve(rel), relock(s.root, s.shut))
+		s.shut = s.shut[:0]
 	}
 	if err == nil {
 		err = s.durable()
@@ -218,7 +222,7 @@ func (s *Snapshot) preserve(rel string) error {
 // covered: all that happens at and below rel is undone already.
 func (s *Snapshot) covered(rel string) bool {
 	i := s.images[rel]
-	return i != nil && i.Kind != wasDir
+	return i != nil && i.Kind != wasDir && (i.Kind != wasTree || s.whole[rel])
 }
 
 // saveDir keeps the attributes of a directory that something happens in.
@@ -244,14 +248,18 @@ func (s *Snapshot) saveTree(rel string) error {
 		if s.covered(queue[0]) {
 			continue
 		}
-		i, err := s.save(queue[0])
-		if err != nil {
-			return fmt.Errorf("%q: %w", queue[0], err)
+		i := s.images[queue[0]]
+		if i == nil || i.Kind == wasDir { // else an earlier attempt failed below
+			var err error
+			if i, err = s.save(queue[0]); err != nil {
+				return fmt.Errorf("%q: %w", queue[0], err)
+			}
 		}
 		for _, k := range i.Kids {
 			queue = append(queue, join(queue[0], string(k)))
 		}
 	}
+	s.whole[rel] = true
 	return nil
 }
 
@@ -270,7 +278,7 @@ func (s *Snapshot) save(rel string) (*image, error) {
 		return i, s.add(i)
 	}
 	i.ID = inode{uint64(st.Dev), st.Ino}
-	if i.Meta, err = metaAt(dir, base); err != nil {
+	if i.Meta, err = metaOf(dir, base, st); err != nil {
 		return nil, err
 	}
 	switch st.Mode & unix.S_IFMT {
@@ -310,7 +318,7 @@ func (s *Snapshot) save(rel string) (*image, error) {
 
 // kids lists what a directory held: what came since does not count.
 func (s *Snapshot) kids(rel string) ([][]byte, error) {
-	fd, err := openDir(s.root, rel, unix.O_RDONLY)
+	fd, err := openShut(s.root, rel, func(l lifted) { s.shut = append(s.shut, l) })
 	if err != nil {
 		return nil, err
 	}

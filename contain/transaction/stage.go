@@ -76,8 +76,8 @@ func (c *commit) openStage(create bool) error {
 		return err
 	}
 	defer unix.Close(parent)
-	if create && c.journal.Stage != "" && os.Geteuid() != 0 && c.journal.Root.Mode&0o300 != 0o300 {
-		if err := chmodAt(c.root, ".", c.journal.Root.Mode|0o300); err != nil {
+	if create && c.journal.Stage != "" && os.Geteuid() != 0 && c.journal.Root.UID == os.Geteuid() && c.journal.Root.Mode&0o300 != 0o300 {
+		if err := c.lift(".", c.journal.Root.Mode|0o700); err != nil {
 			return err
 		}
 	}
@@ -111,6 +111,11 @@ func (c *commit) close() {
 func (c *commit) unstage() error {
 	if c.journal.Stage == "" {
 		return removeTree(c.stagePath())
+	}
+	if os.Geteuid() != 0 && c.journal.Root.UID == os.Geteuid() {
+		if err := c.lift(".", c.journal.Root.Mode|0o700); err != nil {
+			return err
+		}
 	}
 	parent, name, err := c.stageParent()
 	if err != nil {
@@ -302,7 +307,11 @@ func (p *planner) stage(ch *Change, staged string) error {
 }
 
 func (p *planner) stageDir(ch *Change, src, dst entry, staged string) error {
-	m, err := metaAt(src.dir, src.name)
+	st, err := lstat(src.dir, src.name) // as it is now, perhaps lifted
+	if err != nil || st == nil {
+		return errors.Join(err, unix.ENOENT)
+	}
+	m, err := metaOf(src.dir, src.name, st)
 	if err != nil {
 		return err
 	}
@@ -329,7 +338,7 @@ func (p *planner) copy(ch *Change, src, dst entry, staged string) error {
 		}
 		p.links[id] = staged
 	}
-	m, err := metaAt(src.dir, src.name)
+	m, err := metaOf(src.dir, src.name, ch.up)
 	if err != nil {
 		return err
 	}
@@ -376,7 +385,7 @@ func (p *planner) privileges(ch *Change, m *meta) {
 // clean takes the overlay's marks and privileges off a file that was staged
 // as what the run left itself.
 func (p *planner) clean(ch *Change, e entry) error {
-	m, err := metaAt(e.dir, e.name)
+	m, err := metaOf(e.dir, e.name, ch.up)
 	if err != nil {
 		return err
 	}

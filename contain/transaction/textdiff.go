@@ -29,7 +29,7 @@ func (t *Tx) TextDiff(rel string) (string, error) {
 	if rel == "" || rel != path.Clean(rel) || path.IsAbs(rel) || below(rel, "..") {
 		return "", fmt.Errorf("transaction: text diff of %q (want a clean path below the workspace)", rel)
 	}
-	s, err := t.scan()
+	s, err := t.scanOnly(rel)
 	if err != nil {
 		return "", fmt.Errorf("transaction: text diff: %w", err)
 	}

@@ -73,7 +73,10 @@ type record struct {
 	Begun     time.Time `json:"begun"`
 }
 
-const recordFile = "transaction.json"
+const (
+	recordFile = "transaction.json"
+	newPrefix  = "new-"
+)
 
 // Begin opens a transaction. It looks at the workspace's root only.
 func Begin(cfg Config) (*Tx, error) {
@@ -98,13 +101,19 @@ func create(cfg *Config, prefix string) (*Tx, error) {
 		return nil, fmt.Errorf("transaction: %w", err)
 	}
 	t := &Tx{cfg: *cfg, id: hex.EncodeToString(id[:])}
+	// It gets the name that recovery looks for once it is locked.
+	made := filepath.Join(cfg.StateDir, newPrefix+t.id)
 	t.dir = filepath.Join(cfg.StateDir, prefix+t.id)
-	if err := os.Mkdir(t.dir, 0o700); err != nil {
+	if err := os.Mkdir(made, 0o700); err != nil {
 		return nil, fmt.Errorf("transaction: begin: %w", err)
 	}
 	var err error
-	if t.lock, _, err = lockDir(t.dir); err != nil {
-		return nil, errors.Join(fmt.Errorf("transaction: begin: %w", err), removeTree(t.dir))
+	if t.lock, _, err = lockDir(made); err == nil {
+		err = os.Rename(made, t.dir)
+	}
+	if err != nil {
+		t.release()
+		return nil, errors.Join(fmt.Errorf("transaction: begin: %w", err), removeTree(made))
 	}
 	return t, nil
 }

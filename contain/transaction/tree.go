@@ -419,6 +419,22 @@ type lifted struct {
 	mode uint32
 }
 
+// openShut opens a directory to be listed and looked into, also where its
+// owner's rights must be lifted first. note is told of each mode changed.
+func openShut(root int, rel string, note func(lifted)) (int, error) {
+	fd, err := openDir(root, rel, unix.O_RDONLY)
+	if os.Geteuid() == 0 || err != nil && !errors.Is(err, unix.EACCES) {
+		return fd, err
+	}
+	if err == nil {
+		if unix.Faccessat(fd, ".", unix.R_OK|unix.X_OK, unix.AT_EACCESS) == nil {
+			return fd, nil
+		}
+		unix.Close(fd)
+	}
+	return unlockPath(root, rel, note)
+}
+
 // unlockPath opens a directory after giving its owner the right to, there and
 // above. note is told of each mode that it changed.
 func unlockPath(root int, rel string, note func(lifted)) (int, error) {
@@ -437,7 +453,7 @@ func unlockPath(root int, rel string, note func(lifted)) (int, error) {
 			return -1, err
 		}
 		walked = path.Join(walked, name)
-		if isDir(st) && st.Mode&0o700 != 0o700 {
+		if isDir(st) && st.Mode&0o700 != 0o700 && int(st.Uid) == os.Geteuid() {
 			if err := chmodAt(at, name, st.Mode|0o700); err != nil {
 				return -1, err
 			}

@@ -209,7 +209,7 @@ func randomStep(r *rand.Rand, root string, i int) (step, bool) {
 			return do("remove", files[r.Intn(len(files))]), true
 		}
 	case 11:
-		if free || dir == "." {
+		if dir == "." {
 			return step{}, false
 		}
 		return do("chmod", dir, int([]uint32{0o755, 0o700, 0o555, 0o1777, 0o2755, 0}[r.Intn(6)])), true
@@ -266,6 +266,10 @@ func part(root string) error {
 	return filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type()&fs.ModeNamedPipe != 0 {
 			return errors.Join(os.Remove(p), unix.Mkfifo(p, 0o644))
+		}
+		if err == nil && d.Type()&fs.ModeSymlink != 0 {
+			text, err := os.Readlink(p)
+			return errors.Join(err, os.Remove(p), os.Symlink(text, p))
 		}
 		if err != nil || !d.Type().IsRegular() || strings.HasPrefix(d.Name(), "hl") {
 			return err

@@ -29,7 +29,7 @@ type readings struct {
 // plain bytes mean the same to every tool.
 var plain = func() (t [256]bool) {
 	for c := 0x21; c < 0x7f; c++ {
-		t[c] = strings.IndexByte("~$%\\`\"':", byte(c)) < 0
+		t[c] = strings.IndexByte("~$%\\`\"':<", byte(c)) < 0
 	}
 	return t
 }()
@@ -91,7 +91,7 @@ func (r *readings) addText(t string, was bool) {
 	if u := strings.TrimFunc(t, func(c rune) bool { return unicode.IsSpace(c) || invisible(c) || unicode.IsControl(c) }); u != t && u != "" {
 		r.add(u, was)
 	}
-	if n := len(t); n > 2 && (t[0] == '"' || t[0] == '\'' || t[0] == '`') && t[n-1] == t[0] {
+	if n := len(t); n > 2 && (t[0] == '"' || t[0] == '\'' || t[0] == '`') && t[n-1] == t[0] || n > 2 && t[0] == '<' && t[n-1] == '>' {
 		r.add(t[1:n-1], was)
 	}
 	if d, ok := percentDecode(t); ok {
@@ -126,6 +126,9 @@ func (r *readings) addURI(t string) {
 	if scheme != "file" && scheme != "url" {
 		host, ok := strings.CutPrefix(rest, "//")
 		if !ok {
+			if strings.HasPrefix(rest, "/") { // "unix:/run/x.sock"
+				r.add(rest, false)
+			}
 			return
 		}
 		for _, n := range networkSchemes {
@@ -210,20 +213,27 @@ func hex(s string) (v int, ok bool) {
 	return v, true
 }
 
-// overlong rewrites the forbidden two-byte forms of ASCII (C0 AE for '.')
-// that careless decoders take.
+// overlong rewrites the forbidden forms of ASCII in two to four bytes (C0 AE
+// for '.') that careless decoders take.
 func overlong(t string) string {
 	if utf8.ValidString(t) {
 		return t
 	}
 	var b strings.Builder
 	for i := 0; i < len(t); i++ {
-		if (t[i] == 0xc0 || t[i] == 0xc1) && i+1 < len(t) {
+		switch {
+		case (t[i] == 0xc0 || t[i] == 0xc1) && i+1 < len(t):
 			b.WriteByte(t[i]&1<<6 | t[i+1]&0x3f)
 			i++
-			continue
+		case t[i] == 0xe0 && i+2 < len(t) && t[i+1]&0xfe == 0x80:
+			b.WriteByte(t[i+1]&1<<6 | t[i+2]&0x3f)
+			i += 2
+		case t[i] == 0xf0 && i+3 < len(t) && t[i+1] == 0x80 && t[i+2]&0xfe == 0x80:
+			b.WriteByte(t[i+2]&1<<6 | t[i+3]&0x3f)
+			i += 3
+		default:
+			b.WriteByte(t[i])
 		}
-		b.WriteByte(t[i])
 	}
 	return b.String()
 }

@@ -24,7 +24,7 @@ func interesting(p string) bool {
 			return true
 		}
 	}
-	return keyLike(p[start:]) || strings.Contains(p, "/hooks")
+	return keyLike(p[start:]) || strings.Contains(p, "/hooks") || strings.Contains(p, "/objects/info") || strings.Contains(p, "/info/attr") || strings.Contains(p, "/snap/") || containsFold(p, "/library/")
 }
 
 // keyLike is the cheap question before the tables for names of files without
@@ -34,7 +34,7 @@ func keyLike(name string) bool {
 		return false
 	}
 	switch name[len(name)-1] | 0x20 {
-	case 'f', 'y', 'x', '2', '8', 's', 'k', 'b', 'g', 'e', 'n', 'r', 'l', 'm', 'd', 'c', 't', 'a':
+	case 'f', 'y', 'x', '2', '8', 's', 'k', 'b', 'g', 'e', 'n', 'r', 'l', 'm', 'd', 'c', 't', 'a', 'v', 'p':
 	default:
 		return containsFold(name[:3], "id_")
 	}
@@ -48,7 +48,7 @@ func keyLike(name string) bool {
 
 var keyNeedles = [...]string{
 	"id_", ".key", "key.", "key-", "key_", ".p12", ".p8", "pfx", "jks", ".kdb", ".ppk", "priv", "keystore",
-	"history", "cred", "secr", "kubeconfig", "opencode.", "crush.", "config", "pgpass", "service", "code-w", "login", "oauth", "cookies.s", "key4", "key3", "signons", "application_d",
+	"history", "wallet", "firebase", ".tfstate", ".keytab", ".ovpn", ".env", "env.p", "local.s", "ssh_", ".sublime-", "head", "commondir", "cred", "secr", "kubeconfig", "opencode.", "crush.", "config", "pgpass", "service", "code-w", "login", "oauth", "cookies.s", "key4", "key3", "signons", "application_d",
 }
 
 // containsFold is strings.Contains for a needle in lower case.

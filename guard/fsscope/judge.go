@@ -422,6 +422,9 @@ func (s *Scope) names(j *judgement, p string, in bool, holder *root) {
 	if q := behindProc(p); sec.class == "" && q != p {
 		sec = secretOf(foldPath(q), 0)
 	}
+	if sec.class == "" && (holder == nil || !s.base.storesAbove(holder.lexical)) {
+		sec.class = s.base.homeSecret(behindProc(p))
+	}
 	if sec.class != "" && !s.excused(p, sec, in, holder, j) {
 		j.Secret = sec.class
 		s.credential(j, p, sec, holder != nil)

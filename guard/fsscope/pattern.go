@@ -202,6 +202,7 @@ var temptations = [...]string{
 	"id_rsa", "id_ed25519", "id_ecdsa", "id_dsa", "server.key", "private.key", "key.pem", "privkey.pem", "private_key.pem",
 	"credentials", "config.json", "hosts.yml", "gcloud", "gh", "settings.xml", "auth.json", "oauth_creds.json", "keyrings", "share",
 	"keystore.jks", "cert.p12", "cert.pfx", "passwords.kdbx", "login data", "cookies.sqlite", "logins.json", "key4.db",
+	"wallet.dat", ".secrets", ".secrets.toml", ".secret_key", ".vault_pass", "prod.env", "production.env", "terraform.tfstate", "secrets.tfvars", ".dev.vars",
 	"hooks", "config", "settings.json", "settings.local.json", "tasks.json", "launch.json", "mcp.json", "pre-commit", "info", "attributes",
 }
 

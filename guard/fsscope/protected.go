@@ -35,7 +35,7 @@ func protectedOf(names []string, from int, at string) string {
 	switch {
 	case last == "opencode.json", last == "opencode.jsonc", last == "crush.json", last == "mcp.json" && hiddenParent(names):
 		return "agent settings"
-	case last == "_vimrc", last == "_exrc", last == "_gvimrc", strings.HasSuffix(last, ".code-workspace"):
+	case last == "_vimrc", last == "_exrc", last == "_gvimrc", strings.HasSuffix(last, ".code-workspace"), strings.HasSuffix(last, ".sublime-project"):
 		return "editor settings"
 	case bareRepository(names, at):
 		return "git"
@@ -91,25 +91,51 @@ var hookNames = [...]string{
 	"post-rewrite", "sendemail-validate", "fsmonitor-watchman", "post-index-change",
 }
 
-// bareRepository reports whether the path is a hook or the configuration of
-// a repository whose git directory has an ordinary name.
+// bareRepository reports whether a change of the path makes or changes what
+// runs code in a repository whose git directory has an ordinary name. Git
+// takes a directory for one by its HEAD: where there is one its code is
+// protected, and no HEAD may come to where none is: the code could come with
+// it, in the same patch or run.
 func bareRepository(names []string, at string) bool {
-	n := len(names)
-	dir := ""
-	switch {
-	case names[n-1] == "config" || names[n-1] == "hooks":
-		dir = at[:strings.LastIndexByte(at, '/')+1]
-	case n > 1 && names[n-2] == "hooks" && slices.Contains(hookNames[:], names[n-1]):
-		up := at[:strings.LastIndexByte(at, '/')]
-		dir = up[:strings.LastIndexByte(up, '/')+1]
-	default:
-		return false
+	if slices.Contains(names, ".git") {
+		return false // judged by its own names
 	}
-	if _, err := os.Lstat(dir + "HEAD"); err != nil {
-		return false
+	for back := 1; back <= 3 && back <= len(names); back++ {
+		rest := names[len(names)-back:]
+		head := back == 1 && rest[0] == "head"
+		if !head && !gitCode(rest) || rest[0] == "hooks" && back > 1 && !slices.Contains(hookNames[:], rest[1]) {
+			continue
+		}
+		dir := at
+		for range back {
+			dir = dir[:max(strings.LastIndexByte(dir, '/'), 0)]
+		}
+		if isFile(dir+"/HEAD") != head && (!head || strings.HasSuffix(at, "/HEAD") || holdsGitCode(dir)) {
+			return true
+		}
 	}
-	_, err := os.Lstat(dir + "objects")
-	return err == nil
+	return false
+}
+
+// holdsGitCode reports whether a directory would run code if it were a git
+// directory.
+func holdsGitCode(dir string) bool {
+	for _, name := range [...]string{"config", "config.worktree", "commondir"} {
+		if isFile(dir + "/" + name) {
+			return true
+		}
+	}
+	for _, hook := range hookNames {
+		if isFile(dir + "/hooks/" + hook) {
+			return true
+		}
+	}
+	return false
+}
+
+func isFile(p string) bool {
+	st, err := os.Lstat(p)
+	return err == nil && !st.IsDir()
 }
 
 // settingsProtected judges a hidden element and what follows it.
@@ -140,11 +166,12 @@ func settingsProtected(n string, rest []string) string {
 			return agent
 		}
 	case ".codex", ".continue", ".windsurf", ".codeium", ".roo", ".kiro", ".amazonq", ".opencode", ".goose", ".factory",
-		".augment", ".crush", ".copilot", ".trae", ".junie", ".cline", ".agents":
+		".augment", ".crush", ".copilot", ".trae", ".junie", ".cline", ".agents", ".kilocode", ".amp", ".tabnine", ".rovodev", ".openhands",
+		".zencoder", ".warp", ".iflow", ".codebuddy", ".kimi", ".vibe", ".forge", ".plandex", ".devin", ".jules", ".idx", ".cody":
 		if first != "rules" && first != "specs" && first != "steering" {
 			return agent
 		}
-	case ".mcp.json", ".claude.json", ".crush.json", ".roomodes", ".aider.conf.yml", ".aider.conf.yaml", ".aider.model.settings.yml", ".cline_mcp_settings.json":
+	case ".mcp.json", ".claude.json", ".crush.json", ".roomodes", ".kilocodemodes", ".aider.conf.yml", ".aider.conf.yaml", ".aider.model.settings.yml", ".cline_mcp_settings.json":
 		return agent
 	case ".vscode", ".vscode-server", ".cursor-server":
 		if in("settings.json", "tasks.json", "launch.json", "mcp.json", "c_cpp_properties.json") {
@@ -158,6 +185,28 @@ func settingsProtected(n string, rest []string) string {
 		if in("settings.json", "tasks.json", "debug.json") {
 			return editor
 		}
+	case ".theia", ".lapce":
+		if in("settings.json", "tasks.json", "launch.json", "settings.toml") {
+			return editor
+		}
+	case ".vs":
+		if in() || strings.HasSuffix(first, ".vs.json") {
+			return editor
+		}
+	case ".helix":
+		if in("config.toml", "languages.toml") {
+			return editor
+		}
+	case ".nova":
+		if in("configuration.json", "tasks") {
+			return editor
+		}
+	case ".devcontainer":
+		if len(rest) == 0 || rest[len(rest)-1] == "devcontainer.json" {
+			return editor
+		}
+	case ".devcontainer.json", ".local.vimrc", ".direnvrc", ".pdbrc":
+		return editor
 	case ".run", ".fleet":
 		if len(rest) == 0 || strings.HasSuffix(first, ".run.xml") || n == ".fleet" {
 			return editor
@@ -187,12 +236,7 @@ var persistent = [...]string{
 // persistence reports whether a change of p, below a home, makes code run
 // later.
 func (b *Base) persistence(p string) bool {
-	rest, ok := belowHome(p, b.home.lexical)
-	if !ok {
-		if rest, ok = belowHome(p, b.home.real); !ok {
-			rest, ok = anyHome(p)
-		}
-	}
+	rest, ok := b.belowAnyHome(p)
 	if !ok || rest == "" {
 		return false
 	}
@@ -203,6 +247,17 @@ func (b *Base) persistence(p string) bool {
 		}
 	}
 	return false
+}
+
+// belowAnyHome is p as seen from the home it lies in, the run's own first.
+func (b *Base) belowAnyHome(p string) (string, bool) {
+	if rest, ok := belowHome(p, b.home.lexical); ok {
+		return rest, true
+	}
+	if rest, ok := belowHome(p, b.home.real); ok {
+		return rest, true
+	}
+	return anyHome(p)
 }
 
 func belowHome(p, home string) (string, bool) {

@@ -47,6 +47,12 @@ var secretFiles = map[string]string{
 	"login.keychain": "keyring", "login.keychain-db": "keyring",
 	"mongosh_repl_history": "history", "fish_history": "history", "consolehost_history.txt": "history",
 	".lesshst": "history", ".viminfo": "history", ".zhistory": "history", ".dbshell": "history", ".rhistory": "history",
+	"wallet.dat": "wallet", ".vault_pass": "service password", ".vault_pass.txt": "service password", ".vault_password": "service password",
+	".vault-password": "service password", ".secret": "service token", ".secrets": "service token", ".secret_key": "service token", ".secrets.toml": "service token",
+	".ssh_key": "ssh key", ".dev.vars": "environment file", ".authinfo": "service password", ".credentials": "service password",
+	"secrets.tfvars": "cloud credentials", "local.settings.json": "cloud credentials",
+	"prod.env": "environment file", "production.env": "environment file", "staging.env": "environment file", "secrets.env": "environment file",
+	"env.production": "environment file", "key.properties": "service password",
 	".histfile": "history", ".history": "history", ".bash_sessions": "history", ".zsh_sessions": "history", ".duckdb_history": "history",
 }
 
@@ -56,6 +62,8 @@ var secretBelow = []struct {
 	path  []string
 	class string
 }{
+	{[]string{".streamlit", "secrets.toml"}, "service token"},
+	{[]string{".vercel", "auth.json"}, "service token"},
 	{[]string{".docker", "config.json"}, "registry token"},
 	{[]string{".docker", "machine"}, "private key"},
 	{[]string{".config", "gcloud"}, "cloud credentials"},
@@ -221,22 +229,38 @@ func isKey(name string) bool {
 	}
 	public := strings.Contains(stem, "pub")
 	switch ext {
-	case ".p12", ".pfx", ".p8", ".kdbx", ".kdb", ".jks", ".keystore", ".ppk", ".pvk", ".agekey":
+	case ".p12", ".pfx", ".p8", ".kdbx", ".kdb", ".jks", ".keystore", ".ppk", ".pvk", ".agekey", ".keytab", ".ovpn", ".tfstate":
 		return true
+	case ".backup":
+		return strings.HasSuffix(stem, ".tfstate")
 	case ".key":
 		return !public
 	case ".pem":
 		return (strings.Contains(stem, "key") || strings.Contains(stem, "priv")) && !public || sshKey(stem)
 	case ".json":
 		return strings.HasPrefix(name, "client_secret") || strings.Contains(name, "service-account") ||
-			strings.Contains(name, "service_account") || strings.Contains(name, "firebase-adminsdk")
+			strings.Contains(name, "service_account") || strings.Contains(name, "firebase-adminsdk") || stem == "serviceaccountkey" ||
+			cloudCredentials(stem)
 	case ".gpg":
 		return stem == "secring"
 	case ".pub", ".py", ".go", ".js", ".ts", ".tsx", ".jsx", ".rs", ".rb", ".java", ".c", ".h", ".cc", ".cpp", ".cs",
 		".php", ".sh", ".md", ".rst", ".html", ".css", ".sql", ".kt", ".swift", ".scala":
 		return false
 	}
-	return sshKey(name)
+	return sshKey(name) || strings.HasPrefix(name, "ssh_host_") && strings.HasSuffix(name, "_key")
+}
+
+// cloudCredentials knows the files that a cloud's console hands out.
+func cloudCredentials(stem string) bool {
+	who, ok := strings.CutSuffix(stem, "credentials")
+	if !ok || who == "" {
+		return false
+	}
+	switch who[:len(who)-1] {
+	case "google", "gcp", "gcloud", "gdrive", "aws", "azure", "firebase", "vertex", "bigquery":
+		return strings.IndexByte("-_.", who[len(who)-1]) >= 0
+	}
+	return false
 }
 
 func sshKey(name string) bool {

@@ -159,6 +159,7 @@ var effectCases = map[string][]row{
 		{"the files of the home, but no trees", cordon.Effect{Kind: cordon.Delete, Pattern: true, Target: "~/*"}, "", "", certain},
 		{"perhaps the root", cordon.Effect{Kind: cordon.Delete, Recursive: true, Doubtful: true, Target: "/"}, "/", "", unsure},
 		{"the home is moved away", cordon.Effect{Kind: cordon.Delete, Op: "move", Recursive: true, Target: "~"}, "", "", certain},
+		{"names below directories of the workspace are moved", cordon.Effect{Kind: cordon.Delete, Op: "move", Recursive: true, Pattern: true, Target: "**/*"}, workspace, "", harmless},
 		{"the visible names of the workspace are moved", cordon.Effect{Kind: cordon.Delete, Op: "move", Recursive: true, Pattern: true, Target: "*"}, workspace, "", harmless},
 		{"empty directories wherever they lie", cordon.Effect{Kind: cordon.Delete, Op: "empty", Pattern: true, Target: "./**"}, workspace + "/**", "", harmless},
 		{"a build directory", rm("build"), workspace + "/build", "", harmless},

@@ -24,6 +24,9 @@ var plainOperator = map[js.TokenType]js.TokenType{
 func (a *analysis) assignment(e *js.BinaryExpr) set {
 	switch e.Op {
 	case js.EqToken:
+		if s, ok := a.newEnv(e); ok {
+			return s
+		}
 		name := ""
 		if v, ok := e.X.(*js.Var); ok {
 			name = identifier(resolve(v).Data)
@@ -59,6 +62,22 @@ func (a *analysis) assignment(e *js.BinaryExpr) set {
 	return s
 }
 
+// newEnv is process.env = {...process.env, NAME: value}: the copy stays what it
+// was, the environment of the process.
+func (a *analysis) newEnv(e *js.BinaryExpr) (set, bool) {
+	to, ok := e.X.(*js.DotExpr)
+	lit, isObject := e.Y.(*js.ObjectExpr)
+	if !ok || !isObject || memberName(to.Y) != "env" {
+		return set{}, false
+	}
+	env := a.eval(e.X)
+	if v, ok := env.single(); !ok || v.k != vSym || v.s != "process.env" {
+		return set{}, false
+	}
+	a.setMember(a.eval(to.X), str("env"), a.objectOf(lit, true))
+	return env, true
+}
+
 // assign stores s where the expression says.
 func (a *analysis) assign(e js.IExpr, s set) {
 	switch e := e.(type) {
@@ -67,10 +86,9 @@ func (a *analysis) assign(e js.IExpr, s set) {
 	case *js.GroupExpr:
 		a.assign(e.X, s)
 	case *js.DotExpr:
-		a.setMember(a.eval(e.X), str(memberName(e.Y)), s)
+		a.assignMember(e.X, str(memberName(e.Y)), s)
 	case *js.IndexExpr:
-		x := a.eval(e.X)
-		a.setMember(x, a.eval(e.Y), s)
+		a.assignMember(e.X, a.eval(e.Y), s)
 	case *js.BinaryExpr:
 		if e.Op == js.EqToken {
 			a.assign(e.X, a.orDefault(s, e.Y))
@@ -88,6 +106,18 @@ func (a *analysis) assign(e js.IExpr, s set) {
 		}
 	case *js.ObjectExpr:
 		a.assignObject(e, s)
+	}
+}
+
+// assignMember is x.key = s. A URL is a plain value here: what holds it gets
+// the changed one.
+func (a *analysis) assignMember(e js.IExpr, key, s set) {
+	x := a.eval(e)
+	a.setMember(x, key, s)
+	if name, ok := key.text(); ok {
+		if changed, ok := a.changeURL(x, name, s); ok {
+			a.assign(e, changed)
+		}
 	}
 }
 

@@ -147,6 +147,21 @@ var benign = []struct{ name, src, run string }{
 	{"a directory that is set in a try", `let dir; try { dir = process.cwd() } catch { dir = null } console.log(require("fs").readdirSync("/" + dir).length)`, "none"},
 	{"an address from an address", `let u = new URL("https://a.example.test/x/"); for (let i = 0; i < 60; i++) u = new URL(process.argv[2] ?? "y/", new URL(u, u)); console.log(u.href.length > 9)`, ""},
 	{"evaluator of arithmetic by hand", `const evaluate = (t) => t.split("+").map(Number).reduce((a, b) => a + b, 0); console.log(evaluate("1+2"))`, ""},
+	{"spy on a function of the process", `const { mock } = require("node:test"); const m = mock.method(process, "cwd", () => "/x"); console.log(process.cwd()); m.mock.restore()`, ""},
+	{"stub of a function of the process", `sinon.stub(process, "exit"); vi.spyOn(process, "uptime")`, "none"},
+	{"environment set anew for a test", `process.env = { ...process.env, NODE_ENV: "test" }; console.log(process.env.NODE_ENV)`, ""},
+	{"environment kept and put back", `const kept = process.env; process.env = { ...kept, A: "1" }; process.env = kept`, ""},
+	{"constructor of asynchronous functions for comparison", `const AsyncFunction = (async () => {}).constructor; const isAsync = (f) => f instanceof AsyncFunction; console.log(isAsync(async () => {}), isAsync(() => {}))`, ""},
+	{"URL whose host is changed", `const u = new URL("https://a.example.test/x"); u.hostname = "b.example.test"; u.port = "8080"; console.log(u.href)`, ""},
+	{"paths of keys", `const set = (o, path, v) => { const ks = path.split("."); const last = ks.pop(); ks.reduce((a, k) => (a[k] ??= {}), o)[last] = v; return o }; console.log(set({}, "a.shell", 1), set({}, "prototype.x", 2))`, ""},
+	{"util.format of text", `console.log(require("util").format("%s has %d%%", "a", 5))`, ""},
+	{"worker with memory options", `new (require("worker_threads").Worker)("./src/app.js", { resourceLimits: { maxOldGenerationSizeMb: 64 }, execArgv: ["--max-semi-space-size=1"] }).on("exit", () => {})`, "none"},
+	{"accessor by the old call", `const o = {}; o.__defineGetter__("x", () => 1); console.log(o.x, o.__lookupGetter__("x")())`, ""},
+	{"spy on a global function", `const { mock } = require("node:test"); mock.method(globalThis, "fetch", async () => ({ ok: true })); fetch("x").then((r) => console.log(r.ok))`, "none"},
+	{"temporary directory", `const fs = require("fs"), os = require("os"), path = require("path"); const d = fs.mkdtempSync(path.join(os.tmpdir(), "app-")); fs.writeFileSync(path.join(d, "a.txt"), "x"); fs.rmSync(d, { recursive: true })`, ""},
+	{"archive of the workspace", `const a = require("archiver")("zip"); a.pipe(require("fs").createWriteStream("build/a.zip")); a.directory("src/", false).file("README.md", { name: "r" }).finalize(); require("tar").c({ file: "build/a.tgz" }, ["src"]); new (require("adm-zip"))("build/a.zip").extractAllTo("build/out")`, "none"},
+	{"names of a prototype", `console.log(Object.getOwnPropertyNames(Array.prototype).filter((n) => typeof [][n] === "function").length, Object.getOwnPropertyNames(Math).length)`, ""},
+	{"single instance by a constructor", `class One { static #it; constructor() { if (One.#it) return One.#it; One.#it = this; this.n = 1 } } console.log(new One() === new One(), new One().n)`, ""},
 }
 
 func TestBenign(t *testing.T) {

@@ -428,7 +428,10 @@ func (a *analysis) moduleCall(head, name string, this set, args []set) (set, boo
 		return a.newURL(args[:min(1, len(args))]), len(args) > 0
 	case "util.inherits", "util.callbackify", "util.deprecate":
 		return x, true
-	case "util.format", "util.inspect":
+	case "util.format":
+		a.escapeAll(args)
+		return a.format(args), true
+	case "util.inspect":
 		a.escapeAll(args)
 		return a.asText(x).with(args...), true
 	case "require.resolve", "import.meta.resolve":

@@ -23,12 +23,40 @@ func (a *analysis) invoke(fn, this set, args []set, name string) set {
 
 // callUnknown calls something that is not known: what it gets, it may use.
 func (a *analysis) callUnknown(this set, args []set, name string) set {
-	a.escapeAll(args)
+	a.pathPollution(args)
+	if !a.mocks(name, args) {
+		a.escapeAll(args)
+	}
 	out := tainted(append([]set{this}, args...)...)
 	if this.t&network == 0 {
 		out.t &^= network
 	}
 	return out
+}
+
+// mocks is whether a call is a test library's replacement of one member of the
+// process or the global object, which hands on that member and not the rest.
+func (a *analysis) mocks(name string, args []set) bool {
+	switch name {
+	case "spyOn", "stub", "method", "replace", "replaceProperty", "spy":
+	default:
+		return false
+	}
+	v, ok := arg(args, 0).single()
+	member, known := arg(args, 1).text()
+	if !ok || !known || v.k != vSym || v.s != "process" && v.s != "globalThis" || member == "env" {
+		return false
+	}
+	old := a.member(args[0], member)
+	for _, w := range old.vs {
+		switch w.s {
+		case "process", "process.env", "require", "globalThis":
+			return false
+		}
+	}
+	a.mention(old)
+	a.escapeAll(args[2:])
+	return true
 }
 
 // constructorCall calls the constructor of something that is not known, which
@@ -277,7 +305,9 @@ func (a *analysis) mention(s set) {
 	for _, v := range s.vs {
 		switch v.k {
 		case vSym:
-			if tables().grave(v.s) {
+			// A constructor that is kept is compared more often than called;
+			// its calls are followed.
+			if tables().grave(v.s) && v.s != "FunctionConstructor" {
 				a.handOn(v)
 			}
 		case vMethod:

@@ -153,24 +153,25 @@ func (a *analysis) builtinSuper(c *class) set {
 // makeInstance is new C(args).
 func (a *analysis) makeInstance(c *class, args []set) set {
 	this := a.instance(c)
-	a.runConstructor(c, this, args)
-	return this
+	return join(this, a.runConstructor(c, this, args))
 }
 
-// runConstructor runs a constructor, or the inherited one, and the fields.
-func (a *analysis) runConstructor(c *class, this set, args []set) {
+// runConstructor runs a constructor, or the inherited one, and the fields. It
+// gives what the constructor returned in place of the object that was made;
+// that becomes an ancestor of the object as well.
+func (a *analysis) runConstructor(c *class, this set, args []set) (made set) {
 	a.nest++
 	defer func() { a.nest-- }()
 	if a.calls > maxCalls || a.nest > maxNest || a.inline > maxInline {
 		a.escapeAll(args)
-		return
+		return set{}
 	}
 	a.calls++
 	defer func() { a.calls-- }()
 	if c.ctor == nil {
 		for _, v := range c.super.vs {
 			if k, ok := v.p.(*class); ok && v.k == vClass && k != c {
-				a.runConstructor(k, this, args)
+				made = join(made, a.runConstructor(k, this, args))
 				continue
 			}
 			a.adopt(this, a.construct(one(v), args))
@@ -180,9 +181,17 @@ func (a *analysis) runConstructor(c *class, this set, args []set) {
 		}
 	}
 	a.initFields(c, this)
-	if c.ctor != nil {
-		a.runFunction(c.ctor, this, args, false)
+	if c.ctor == nil {
+		return made
 	}
+	self, _ := this.single()
+	for _, v := range a.runFunction(c.ctor, this, args, false).vs {
+		if v.k >= vArray && (v.k != self.k || v.p != self.p) {
+			made = join(made, one(v))
+		}
+	}
+	a.adopt(this, made)
+	return made
 }
 
 func (a *analysis) initFields(c *class, this set) {

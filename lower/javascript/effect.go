@@ -18,7 +18,10 @@ func (a *analysis) callSym(v value, this set, args []set, made bool) set {
 	}
 	e := tables().find(v.s)
 	if e == nil {
-		a.escapeAll(args)
+		a.pathPollution(args)
+		if !a.mocks(v.s[strings.LastIndexByte(v.s, '.')+1:], args) {
+			a.escapeAll(args)
+		}
 		if made {
 			return set{vs: []value{v}, unk: true}
 		}
@@ -55,7 +58,7 @@ func (a *analysis) use(v value, e *entry, this set, args []set, made bool) set {
 	case e.result != "":
 		r := set{vs: []value{link}}.with(out)
 		return r
-	case made:
+	case made && e.acts[0].verb != "function":
 		return set{vs: []value{{k: vSym, s: v.s, p: link.p}}}.with(out)
 	}
 	if len(out.vs) > 0 {
@@ -602,6 +605,27 @@ func (a *analysis) timer(args []set) {
 	}
 }
 
+// workerFlags are options of the runtime for a worker, which can load or run
+// code first.
+func (a *analysis) workerFlags(s set) {
+	if v, ok := s.single(); len(s.vs) == 0 || ok && v.k == vUndef {
+		return
+	}
+	items := a.elements(s)
+	for _, x := range append(items.items, items.rest) {
+		for _, t := range a.texts(x) {
+			name, _, _ := strings.Cut(t, "=")
+			switch name {
+			case "-r", "--require", "--import", "--loader", "--experimental-loader", "-e", "--eval", "-p", "--print", "-pe", "--expose-internals", "--allow-natives-syntax":
+				a.opaque("starts a worker with "+name, cordon.OriginUnknown, true)
+			}
+		}
+	}
+	if items.fuzzy && len(items.items) == 0 {
+		a.opaque("starts a worker with options that are not constant", cordon.OriginUnknown, true)
+	}
+}
+
 // worker starts code in another thread.
 func (a *analysis) worker(args []set) {
 	code := arg(args, 0)
@@ -612,6 +636,7 @@ func (a *analysis) worker(args []set) {
 			asText = true
 		}
 		a.childEnv(args)
+		a.workerFlags(a.member(one(opts), "execArgv"))
 	} else if len(args) > 1 && opts.k != vUndef {
 		asText = true
 	}

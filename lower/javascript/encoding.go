@@ -256,3 +256,53 @@ func (a *analysis) concatBytes(x set) set {
 	}
 	return one(value{k: vBytes, s: b.String()}).with(r.any())
 }
+
+// format is util.format of constants: directives take the arguments in turn,
+// what is left over follows after spaces.
+func (a *analysis) format(args []set) set {
+	parts := make([]string, len(args))
+	for i, s := range args {
+		v, ok := s.single()
+		if ok {
+			parts[i], ok = a.toText(v)
+		}
+		if !ok || i == 0 && v.k != vStr {
+			return tainted(args...)
+		}
+	}
+	if len(parts) == 0 {
+		return str("")
+	}
+	var b strings.Builder
+	rest, next := parts[0], 1
+	for {
+		text, after, found := strings.Cut(rest, "%")
+		b.WriteString(text)
+		if !found {
+			break
+		}
+		rest = after
+		switch {
+		case strings.HasPrefix(rest, "%"):
+			b.WriteByte('%')
+		case next < len(parts) && rest != "" && strings.Contains("jfoO", rest[:1]):
+			return tainted(args...)
+		case next < len(parts) && rest != "" && strings.Contains("sdi", rest[:1]):
+			b.WriteString(parts[next])
+			next++
+		case next < len(parts) && strings.HasPrefix(rest, "c"):
+			next++
+		default:
+			b.WriteByte('%')
+			continue
+		}
+		rest = rest[1:]
+	}
+	for _, p := range parts[next:] {
+		b.WriteString(" " + p)
+	}
+	if b.Len() > maxText {
+		return tainted(args...)
+	}
+	return str(b.String()).with(args...)
+}

@@ -210,12 +210,21 @@ func (r *array) append(o array) {
 	}
 }
 
-func (a *analysis) objectExpr(e *js.ObjectExpr) set {
+func (a *analysis) objectExpr(e *js.ObjectExpr) set { return a.objectOf(e, false) }
+
+// objectOf is the value of an object literal; env says that it becomes the
+// environment of the process, into which that environment may be spread.
+func (a *analysis) objectOf(e *js.ObjectExpr, env bool) set {
 	o := newObject(a.cond)
 	self := one(value{k: vObject, p: o})
 	for _, p := range e.List {
 		if p.Spread {
-			a.spreadInto(o, a.value(p.Value))
+			s := a.value(p.Value)
+			if v, ok := s.single(); env && ok && v.k == vSym && v.s == "process.env" {
+				o.open = true
+				continue
+			}
+			a.spreadInto(o, s)
 			continue
 		}
 		if m, ok := p.Value.(*js.MethodDecl); ok {

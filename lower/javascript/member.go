@@ -108,6 +108,9 @@ func (a *analysis) prototypeOf(v value) set {
 		switch {
 		case strings.HasSuffix(v.s, ".prototype"):
 			return sym("Object.prototype")
+		case tables().isConstructor(v.s):
+			// Array.prototype is Array here: its prototype can be either.
+			return join(sym("Function.prototype"), sym("Object.prototype"))
 		case tables().callable(v.s):
 			return sym("Function.prototype")
 		}
@@ -381,7 +384,7 @@ func (a *analysis) symMember(v value, name string) set {
 		return sym(full)
 	}
 	switch name {
-	case "call", "apply", "bind", "then", "catch", "finally", "toString", "pipe", "pipeThrough", "pipeTo":
+	case "__defineGetter__", "__defineSetter__", "__lookupGetter__", "__lookupSetter__", "valueOf", "call", "apply", "bind", "then", "catch", "finally", "toString", "pipe", "pipeThrough", "pipeTo":
 		return methodValue(v, name)
 	case "default", "__proto__", "prototype", "strict":
 		return one(v)
@@ -563,6 +566,10 @@ func (a *analysis) keys(x set) array {
 		return out
 	case vSym:
 		a.dumpKeys(v)
+		if strings.HasSuffix(v.s, "rototype") || tables().isConstructor(v.s) {
+			// Prototypes of the language all have it.
+			return array{fuzzy: true, rest: join(unknown, str("constructor"))}
+		}
 	}
 	return array{fuzzy: true, rest: unknown}
 }

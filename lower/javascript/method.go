@@ -27,6 +27,10 @@ func (a *analysis) callMethod(m *method, this set, args []set) set {
 		return undefined
 	case "@get":
 		return m.recv
+	case "@getProto":
+		return a.objectCallOf("getPrototypeOf", recv, args)
+	case "@setProto":
+		return a.objectCallOf("setPrototypeOf", recv, args)
 	case "then":
 		return a.then(m.recv, args)
 	case "finally", "catch":
@@ -46,6 +50,32 @@ func (a *analysis) callMethod(m *method, this set, args []set) set {
 		out = join(out, a.unknownMethod(this, m.name, args))
 	}
 	return out
+}
+
+// objectCallOf is Object.name(recv, ...args).
+func (a *analysis) objectCallOf(name string, recv set, args []set) set {
+	s, _ := a.objectCall(name, append([]set{recv}, args...))
+	return s
+}
+
+// accessorOf is __defineGetter__ and its kin, which every object has.
+func (a *analysis) accessorOf(recv set, name string, args []set) set {
+	if name == "__lookupGetter__" || name == "__lookupSetter__" {
+		get := name == "__lookupGetter__"
+		if k, ok := arg(args, 0).text(); ok && k == "__proto__" {
+			return protoAccessor(recv, get)
+		}
+		return a.member(a.objectCallOf("getOwnPropertyDescriptor", recv, args), map[bool]string{true: "get", false: "set"}[get])
+	}
+	desc := newObject(a.cond)
+	desc.put(map[bool]string{true: "get", false: "set"}[name == "__defineGetter__"], arg(args, 1))
+	a.define(recv, arg(args, 0), one(value{k: vObject, p: desc}))
+	return undefined
+}
+
+// protoAccessor is a half of the accessor __proto__ of Object.prototype.
+func protoAccessor(recv set, get bool) set {
+	return one(value{k: vMethod, p: &method{recv: recv, name: map[bool]string{true: "@getProto", false: "@setProto"}[get]}})
 }
 
 // then is promise.then(f): f gets what the promise stands for.
@@ -94,9 +124,14 @@ func (a *analysis) methodOf(v value, this set, name string, args []set) set {
 	case vSym:
 		return a.symMethod(v, self, name, args)
 	case vFunc, vClass, vBound, vMethod:
-		if name == "toString" {
+		switch name {
+		case "toString":
 			t, _ := a.toText(v)
 			return str(t)
+		case "valueOf":
+			return self
+		case "__defineGetter__", "__defineSetter__", "__lookupGetter__", "__lookupSetter__":
+			return a.accessorOf(self, name, args)
 		}
 	}
 	a.escapeAll(args)
@@ -113,6 +148,10 @@ func (a *analysis) symMethod(v value, self set, name string, args []set) set {
 			a.readEnv(t)
 		}
 		return unknown
+	case "valueOf":
+		return self
+	case "__defineGetter__", "__defineSetter__", "__lookupGetter__", "__lookupSetter__":
+		return a.accessorOf(self, name, args)
 	case "toString":
 		t, _ := a.toText(v)
 		if t == hole {
@@ -143,11 +182,8 @@ func (a *analysis) objectMethodCall(v value, name string, args []set) set {
 			return boolean(has)
 		}
 		return unknown
-	case "__defineGetter__":
-		o2 := newObject(a.cond)
-		o2.put("get", arg(args, 1))
-		a.define(one(v), arg(args, 0), one(value{k: vObject, p: o2}))
-		return undefined
+	case "__defineGetter__", "__defineSetter__", "__lookupGetter__", "__lookupSetter__":
+		return a.accessorOf(one(v), name, args)
 	}
 	a.escapeAll(args)
 	return unknown

@@ -142,6 +142,69 @@ func (a *analysis) contentDeep(s set, depth int) set {
 	return out
 }
 
+// changeURL is what the URLs in x are after url.name = s, and whether that
+// changes where they lead.
+func (a *analysis) changeURL(x set, name string, s set) (set, bool) {
+	switch name {
+	case "href", "host", "hostname", "protocol":
+	default:
+		return x, false
+	}
+	out, changed := x, false
+	out.vs = nil
+	for _, v := range x.vs {
+		if v.k != vURL {
+			out.add(v)
+			continue
+		}
+		changed = true
+		t, ok := s.text()
+		if !ok {
+			t = hole
+		}
+		v.s = rewriteURL(v.s, name, t)
+		out.add(v)
+		if len(a.rewritten) < maxItems {
+			a.rewritten = append(a.rewritten, v.s)
+		}
+	}
+	return out.with(s), changed
+}
+
+// aliases connects to what other names of a URL object may have made of it.
+func (a *analysis) aliases(s, op string, data set) {
+	a.doubt++
+	for _, t := range a.rewritten {
+		if t != s {
+			a.connectURL(t, op, data)
+		}
+	}
+	a.doubt--
+}
+
+// rewriteURL is a URL with another href, protocol or host.
+func rewriteURL(s, name, to string) string {
+	if name == "href" {
+		return to
+	}
+	scheme, rest, ok := strings.Cut(s, "://")
+	if !ok {
+		return s
+	}
+	if name == "protocol" {
+		return strings.TrimSuffix(to, ":") + "://" + rest
+	}
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	port := ""
+	if i := strings.LastIndexByte(rest[:end], ':'); i >= 0 && name == "hostname" {
+		port = rest[i:end]
+	}
+	return scheme + "://" + to + port + rest[end:]
+}
+
 // connectArgs reads (url, options), (options) or (url, body).
 func (a *analysis) connectArgs(v value, c act, args []set) *conn {
 	var data set
@@ -156,6 +219,9 @@ func (a *analysis) connectArgs(v value, c act, args []set) *conn {
 		switch w.k {
 		case vStr, vURL:
 			known = true
+			if w.k == vURL {
+				a.aliases(w.s, c.word, data)
+			}
 			k := a.connectURL(w.s, c.word, data)
 			if k == nil {
 				k = a.relative(v, w.s, data)

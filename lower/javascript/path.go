@@ -27,6 +27,10 @@ func (a *analysis) pathVerb(c act, args []set) set {
 			e.Kind = cordon.List
 			a.listOptions(&e, args)
 		case "write":
+			if c.word == "fresh" && strings.HasPrefix(path.Clean(p), "/tmp/") {
+				// A directory of a new name, where such have their place.
+				continue
+			}
 			e.Kind = cordon.Write
 			a.writes(&e, p, arg(args, c.arg+1))
 		case "append":

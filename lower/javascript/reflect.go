@@ -58,6 +58,11 @@ func (a *analysis) objectCall(name string, args []set) (set, bool) {
 		return x, true
 	case "getOwnPropertyDescriptor":
 		o := newObject(a.cond)
+		if k, ok := arg(args, 1).text(); ok && k == "__proto__" {
+			o.put("get", protoAccessor(x, true))
+			o.put("set", protoAccessor(x, false))
+			return one(value{k: vObject, p: o}), true
+		}
 		s := a.index(x, arg(args, 1))
 		o.put("value", s)
 		o.put("get", one(value{k: vMethod, p: &method{recv: s, name: "@get"}}))
@@ -71,6 +76,9 @@ func (a *analysis) objectCall(name string, args []set) (set, bool) {
 					a.opaque("takes a computed member of "+v.s, cordon.OriginUnknown, true)
 				}
 				o.open = true
+				d := newObject(a.cond)
+				d.put("value", a.member(one(v), "constructor"))
+				o.put("constructor", one(value{k: vObject, p: d}))
 			}
 			if f, ok := v.p.(*object); ok && v.k == vObject {
 				for _, k := range f.order {
@@ -144,6 +152,11 @@ func (a *analysis) valuesOf(x set, pairs bool) set {
 
 func (a *analysis) objectAssign(x set, args []set) set {
 	for _, from := range args[min(1, len(args)):] {
+		for _, name := range []string{"href", "protocol", "host", "hostname"} {
+			if s := a.ownProperty(from, name); len(s.vs) > 0 || s.unk {
+				x, _ = a.changeURL(x, name, s)
+			}
+		}
 		for _, v := range x.vs {
 			switch {
 			case v.k == vObject:
@@ -171,6 +184,17 @@ func (a *analysis) objectAssign(x set, args []set) set {
 		}
 	}
 	return x
+}
+
+// ownProperty is a property that an object literal has, if there is one.
+func (a *analysis) ownProperty(s set, name string) set {
+	v, ok := s.single()
+	if o, isObject := v.p.(*object); ok && isObject && v.k == vObject {
+		if p := o.props[name]; p != nil {
+			return a.property(one(v), p)
+		}
+	}
+	return set{}
 }
 
 func (a *analysis) objectCreate(proto, props set) set {

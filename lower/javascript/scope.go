@@ -48,6 +48,7 @@ type analysis struct {
 	codeDepth int
 	replay    int // >0: code that was run before
 	sockets   []cordon.Effect
+	rewritten []string // URLs that assignments to their members made
 	shells    int
 	symbols   int
 	reversed  bool

@@ -59,6 +59,9 @@ func (a *analysis) setMemberOf(v value, name string, s set) {
 		f.props.put(name, s)
 	case vClass:
 		v.p.(*class).statics.put(name, s)
+	case vURL:
+		// Whoever else holds it sees the change.
+		a.changeURL(one(v), name, s)
 	case vSym:
 		a.setSymMember(v, name, s)
 	}
@@ -167,6 +170,9 @@ func (a *analysis) setSymMember(v value, name string, s set) {
 		return
 	case "process":
 		if name == "env" {
+			if v, ok := s.single(); ok && v.k == vSym && v.s == "process.env" {
+				return
+			}
 			a.pollutedEnv(s)
 		}
 	case "Deno.env":
@@ -221,6 +227,47 @@ func (a *analysis) polluted(name string, s set) {
 	}
 	a.emit(cordon.Effect{Kind: cordon.SetEnv, Target: target, Text: text, Via: append(a.chain(), "prototype: "+name)})
 	a.opaque("sets option "+name+" of every child process through a prototype", cordon.OriginLiteral, true)
+}
+
+// pathPollution looks for a path through a prototype ("__proto__.shell",
+// ["constructor", "prototype", "env"]) among the arguments of a call that is
+// not known, as setters by path take it.
+func (a *analysis) pathPollution(args []set) {
+	for i, s := range args {
+		path, ok := pathText(s)
+		if !ok || !strings.Contains(path, "__proto__") && !strings.Contains(path, "prototype") {
+			continue
+		}
+		steps := strings.FieldsFunc(path, func(r rune) bool { return strings.ContainsRune(`.[]"'/`, r) })
+		if n := len(steps); n > 1 && (steps[n-2] == "__proto__" || steps[n-2] == "prototype" && n > 2) {
+			a.polluted(steps[n-1], arg(args, i+1))
+		}
+		if n := len(steps); n > 0 && (steps[n-1] == "__proto__" || steps[n-1] == "prototype" && n > 1) {
+			a.pollution(arg(args, i+1))
+		}
+	}
+}
+
+// pathText is a path given as one text or as an array of its steps.
+func pathText(s set) (string, bool) {
+	v, ok := s.single()
+	if !ok {
+		return "", false
+	}
+	r, isArray := v.p.(*array)
+	if v.k != vArray || !isArray {
+		return s.text()
+	}
+	if r.fuzzy || len(r.items) > 16 {
+		return "", false
+	}
+	steps := make([]string, len(r.items))
+	for i, x := range r.items {
+		if steps[i], ok = x.text(); !ok {
+			return "", false
+		}
+	}
+	return strings.Join(steps, "."), true
 }
 
 // pollution looks for such options in an object that stands for a prototype.

@@ -104,6 +104,11 @@ func setVerbs() {
 		"yaml":         {run: yamlLoad},
 		"doctest":      {run: func(a *analysis, _ *act, _ *call, _ *outcome) { a.doctests() }},
 		"hints":        {run: func(a *analysis, _ *act, _ *call, _ *outcome) { a.hints() }},
+		"hintsif": {run: func(a *analysis, x *act, c *call, _ *outcome) {
+			if _, ok := a.argOK(x, 0, c); ok {
+				a.hints()
+			}
+		}},
 
 		"url":     {run: connectURL},
 		"host":    {run: connectHost},
@@ -126,12 +131,18 @@ func setVerbs() {
 		"privilege": {run: func(a *analysis, x *act, c *call, _ *outcome) {
 			a.emit(cordon.Effect{Kind: cordon.Privilege, Op: x.text})
 		}, text: true},
+		"setid":    {run: setID},
+		"mknod":    {run: makeNode},
+		"annotate": {run: annotateCall},
 		"persist": {run: func(a *analysis, x *act, c *call, _ *outcome) {
 			a.emit(cordon.Effect{Kind: cordon.Persist, Op: x.text})
 		}, text: true},
 		"sqlite":     {run: sqliteOpen},
 		"sql":        {run: sqlText},
 		"calls":      {run: calls},
+		"child":      {run: child},
+		"logconfig":  {run: logConfig},
+		"rawsocket":  {run: rawSocket},
 		"namespace":  {run: func(_ *analysis, _ *act, _ *call, r *outcome) { r.is(one(value{k: vDict})) }},
 		"openpath":   {run: openPath},
 		"home":       {run: func(a *analysis, _ *act, _ *call, r *outcome) { r.is(str(a.home())) }},
@@ -226,6 +237,13 @@ func (a *analysis) argPaths(x *act, i int, c *call, e cordon.Effect) set {
 			a.paths(it, e)
 		}
 		return s
+	}
+	if v, single := s.single(); single && v.k == vObj {
+		if m, ok := a.classAttr(v.p.(*object).class, "__fspath__", map[*class]bool{}); ok {
+			s = a.apply(a.bindTo(m, s, false), &call{})
+			a.paths(s, e)
+			return s
+		}
 	}
 	if v, single := s.single(); single && (v.k == vInst || v.k == vObj || v.k == vNone || v.k == vInt) {
 		return s // an open file, a descriptor, nothing
@@ -452,6 +470,49 @@ func chmod(a *analysis, x *act, c *call, r *outcome) {
 	a.argPaths(x, 0, c, cordon.Effect{Kind: cordon.Write, Op: "chmod"})
 }
 
+// setID takes on another user or group: root's is a gain, one that is known
+// not to be is a loss, and which is unknown mostly is one too.
+func setID(a *analysis, x *act, c *call, _ *outcome) {
+	e := cordon.Effect{Kind: cordon.Privilege, Op: "setuid", Doubtful: true}
+	for _, s := range c.all() {
+		for _, v := range a.elements(s).vs {
+			if v.k == vInt && v.n == 0 {
+				e.Doubtful = false
+			}
+		}
+		for _, v := range s.vs {
+			if v.k == vInt && v.n == 0 {
+				e.Doubtful = false
+			}
+		}
+	}
+	a.emit(e)
+}
+
+// makeNode makes a file, a pipe or, what only root can, a device: a way to
+// the disk beside its file system.
+func makeNode(a *analysis, x *act, c *call, _ *outcome) {
+	a.argPaths(x, 0, c, cordon.Effect{Kind: cordon.Write, Op: "create"})
+	mode, given := a.argOK(x, 1, c)
+	m, ok := mode.single()
+	if !given || ok && m.k == vInt && m.n&0o170000 != 0o060000 && m.n&0o170000 != 0o020000 {
+		return
+	}
+	a.emit(cordon.Effect{Kind: cordon.Privilege, Op: "mount", Doubtful: !ok})
+}
+
+// annotateCall is a function that takes types, which may be texts.
+func annotateCall(a *analysis, _ *act, c *call, _ *outcome) {
+	for i, s := range c.args {
+		if i > 0 {
+			a.annotate(s, 0)
+		}
+	}
+	for _, k := range c.kws {
+		a.annotate(k.val, 0)
+	}
+}
+
 func (a *analysis) pathOrURL(x *act, c *call, k cordon.Kind, r *outcome) {
 	s, ok := a.argOK(x, 0, c)
 	if !ok {
@@ -496,6 +557,9 @@ func content(_ *analysis, _ *act, c *call, r *outcome) {
 
 func importPath(a *analysis, x *act, c *call, _ *outcome) {
 	for _, v := range a.arg(x, len(x.args)-1, c).vs {
+		if v.k == vStr && (strings.HasSuffix(v.s, ".zip") || strings.HasSuffix(v.s, ".egg") || strings.HasSuffix(v.s, ".whl")) {
+			a.opaque("imports modules from an archive", cordon.OriginFile, false)
+		}
 		if v.k == vStr && strings.HasPrefix(v.s, "/") && !hasHole(v.s) {
 			a.path(v.s, cordon.Effect{Kind: cordon.Read, Recursive: true})
 		}

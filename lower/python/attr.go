@@ -328,7 +328,7 @@ func (a *analysis) setAttribute(s set, name string, v set) {
 		}
 	}
 	if name == "__annotations__" {
-		a.annotate(v)
+		a.annotate(v, 0)
 	}
 	if name == "__doc__" && v.unk {
 		a.facts.docstrings = append(a.facts.docstrings, ">>> exec(unknown)")
@@ -353,12 +353,21 @@ func (a *analysis) setField(c *class, name string, v set) {
 }
 
 // annotate notes the texts in a dict of annotations, or one of them.
-func (a *analysis) annotate(v set) {
+func (a *analysis) annotate(v set, depth int) {
+	if depth > 4 || len(a.facts.annotations) > maxHints {
+		return
+	}
 	a.facts.annotations = append(a.facts.annotations, v.strings()...)
+	a.facts.blindHint = a.facts.blindHint || v.unk && v.t&decoded != 0
 	for _, m := range v.vs {
-		if m.k == vMap {
+		switch m.k {
+		case vMap:
 			for _, s := range m.p.(*mapping).vals {
-				a.facts.annotations = append(a.facts.annotations, s.strings()...)
+				a.annotate(s, depth+1)
+			}
+		case vSeq:
+			for _, s := range m.p.(*sequence).items {
+				a.annotate(s, depth+1)
 			}
 		}
 	}
@@ -476,11 +485,37 @@ func (a *analysis) moduleNamed(name set) set {
 	if v, ok := name.single(); ok && v.k == vStr && v.s == "__main__" {
 		return unknown
 	}
+	if a.withinPackage(name) {
+		return unknown
+	}
 	if name.unk || len(out.vs) == 0 {
-		a.opaque("imports a module whose name is not constant", origin(name), true)
+		a.opaque(computedImport, origin(name), true)
 		out.unk = true
 	}
 	return out
+}
+
+// withinPackage: only modules of one package can be meant, which is how a
+// program loads its own plugins; but not one that it has just written.
+func (a *analysis) withinPackage(name set) bool {
+	if name.unk || len(name.vs) == 0 || name.t&(decoded|network) != 0 {
+		return false
+	}
+	for _, v := range name.vs {
+		if v.k != vStr || !hasHole(v.s) {
+			return false
+		}
+		pkg, _, _ := strings.Cut(v.s[:strings.Index(v.s, hole)], ".")
+		if pkg == "" || !strings.Contains(v.s[:strings.Index(v.s, hole)], ".") || table.dangerous(canonical(pkg)) || pkg == "multiprocessing" {
+			return pkg == "" && strings.HasPrefix(v.s, ".")
+		}
+	}
+	for f := range a.facts.written {
+		if strings.HasSuffix(f, ".py") || strings.HasSuffix(f, ".so") || hasHole(f) {
+			return false
+		}
+	}
+	return true
 }
 
 // origin is where code or names come from, by what they are made of.

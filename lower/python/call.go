@@ -79,6 +79,12 @@ func typeArguments(s string) bool {
 }
 
 func (a *analysis) arguments(c *call, x *syntax.Call) {
+	if n := len(x.Args); n > 0 {
+		c.args = make([]set, 0, n)
+	}
+	if n := len(x.Keywords); n > 0 {
+		c.kws = make([]kwarg, 0, n)
+	}
 	for _, e := range x.Args {
 		if st, ok := e.(*syntax.Starred); ok {
 			v := a.eval(st.X)
@@ -102,6 +108,7 @@ func (a *analysis) arguments(c *call, x *syntax.Call) {
 		m, ok := v.single()
 		if !ok || m.k != vMap {
 			a.dump(v, "handed on as keywords")
+			a.handsNamespace(v)
 			c.unknownKws = true
 			continue
 		}
@@ -207,7 +214,25 @@ func (a *analysis) instantiate(c *class, args *call) set {
 		}
 		a.dataclassFields(c, args)
 	}
+	if len(args.args) > 0 && extendsText(c, 0) {
+		return join(obj, args.args[0])
+	}
 	return obj
+}
+
+// extendsText: an object of the class is the text or path that it is made of.
+func extendsText(c *class, depth int) bool {
+	for _, b := range c.bases {
+		for _, v := range b.vs {
+			switch {
+			case v.k == vSym && (v.s == "builtins.str" || v.s == "builtins.bytes" || strings.HasPrefix(v.s, "pathlib.") || v.s == "collections.UserString"):
+				return true
+			case v.k == vClass && depth < 10 && extendsText(v.p.(*class), depth+1):
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // inheritedInit calls the constructors of bases from the table, which may be
@@ -273,7 +298,7 @@ func (s set) tells() bool {
 
 // invoke runs a function of the code.
 func (a *analysis) invoke(fn *function, c *call) set {
-	if a.calls >= maxCalls || fn.active >= maxActive || a.depth > maxDepth || fn.visited == a.pass && (!a.generous() || !informative(c)) {
+	if a.calls >= maxCalls || fn.active >= maxActive || a.depth > maxDepth || fn.visited == a.pass && !(fn.idle && a.idle == 0) && (!a.generous() || !informative(c)) {
 		if fn.active > 0 {
 			fn.recurses = true
 			a.bomb(fn)
@@ -285,12 +310,13 @@ func (a *analysis) invoke(fn *function, c *call) set {
 		}
 		return join(fn.returns, tainted(c.all()...))
 	}
+	fn.idle = a.idle > 0 && (fn.visited != a.pass || fn.idle)
 	fn.visited = a.pass
 	fn.active++
 	a.calls++
 	a.depth++
 	outer, flow, loops, mark := a.frame, a.flow, a.loops, len(a.journal)
-	f := &frame{kind: functionFrame, info: fn.info, cur: make(map[string]set, len(fn.params)), outer: fn.outer, base: a.uncertain, fn: fn}
+	f := &frame{kind: functionFrame, info: fn.info, cur: make(map[string]set, len(fn.info.locals)), outer: fn.outer, base: a.uncertain, fn: fn}
 	a.frame, a.flow, a.loops = f, onward, 0
 	a.parameters(fn, f, c)
 	if fn.expr != nil {
@@ -298,7 +324,7 @@ func (a *analysis) invoke(fn *function, c *call) set {
 	} else {
 		a.block(fn.body)
 		if len(f.ret.vs) == 0 && !f.ret.unk {
-			f.ret = one(value{k: vNone})
+			f.ret = none
 		}
 	}
 	a.frame, a.flow, a.loops = outer, flow, loops
@@ -387,6 +413,11 @@ func (a *analysis) selfOf(fn *function) set {
 func (a *analysis) callUnknown(x *syntax.Call, callee set, c *call) set {
 	a.callbacks(c)
 	if at, ok := x.Func.(*syntax.Attribute); ok {
+		if in, ok := at.X.(*syntax.Attribute); ok && in.Name == "__annotations__" {
+			for _, s := range c.all() {
+				a.annotate(s, 0)
+			}
+		}
 		if e, ok := table.entries["?."+at.Name]; ok {
 			return a.actions(e, "?."+at.Name, c).with(callee)
 		}

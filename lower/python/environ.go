@@ -35,10 +35,22 @@ func (a *analysis) dumpEnv(how string) {
 func (a *analysis) dumpArguments(c *call) {
 	for _, s := range c.args {
 		a.dump(s, "handed on")
+		a.handsNamespace(s)
 	}
 	for _, k := range c.kws {
 		if k.name != "env" {
 			a.dump(k.val, "handed on")
+			a.handsNamespace(k.val)
+		}
+	}
+}
+
+// handsNamespace: whoever gets the name space of a module can take any of its
+// functions.
+func (a *analysis) handsNamespace(s set) {
+	for _, v := range s.vs {
+		if v.k == vDict {
+			a.namespace(v, "handed on")
 		}
 	}
 }

@@ -128,7 +128,7 @@ func (a *analysis) rarer(x syntax.Expr) set {
 	case *syntax.Slice:
 		part := func(e syntax.Expr) set {
 			if e == nil {
-				return one(value{k: vNone})
+				return none
 			}
 			return a.eval(e)
 		}
@@ -156,7 +156,7 @@ func (a *analysis) rarer(x syntax.Expr) set {
 }
 
 func (a *analysis) yield(x syntax.Expr) set {
-	v := one(value{k: vNone})
+	v := none
 	if x != nil {
 		v = a.eval(x)
 	}
@@ -238,7 +238,7 @@ func constant(name string) set {
 	case "False":
 		return boolean(false)
 	case "None":
-		return one(value{k: vNone})
+		return none
 	}
 	return unknown
 }

@@ -46,6 +46,9 @@ type analysis struct {
 	stars   []string // modules imported with *
 	dirs    []string // working directories, the latest first
 
+	// idle counts the branches around the statement that, by all that is
+	// known, do not run.
+	idle int
 	// who is the function being read for whoever may call it; by lays
 	// effects to such functions, where no other code has them.
 	who     any
@@ -73,6 +76,7 @@ type facts struct {
 	blindFile   bool            // a file was opened whose path is not known
 	docstrings  []string
 	annotations []string // annotations that are strings
+	blindHint   bool     // one of them is decoded and cannot be told
 	imports     []string
 }
 
@@ -152,9 +156,9 @@ func (a *analysis) module(body []syntax.Stmt) {
 }
 
 func (a *analysis) begin(info *scope) {
-	a.root = &frame{kind: moduleFrame, info: info, cur: map[string]set{}}
+	a.root = &frame{kind: moduleFrame, info: info, cur: make(map[string]set, len(info.locals)+1)}
 	a.frame = a.root
-	a.journal, a.uncertain, a.maybe, a.flow, a.deferred = a.journal[:0], 0, 0, onward, false
+	a.journal, a.uncertain, a.maybe, a.idle, a.flow, a.deferred = a.journal[:0], 0, 0, 0, onward, false
 	a.classes = nil
 	a.order, a.known, a.dead = nil, map[any]*function{}, map[any]int{}
 	a.dirs = []string{a.env.Dir}
@@ -195,7 +199,7 @@ func (a *analysis) scopeOf(key any, body []syntax.Stmt, params []syntax.Param) *
 	if s, ok := a.scopes[key]; ok {
 		return s
 	}
-	s := &scope{locals: map[string]bool{}, all: map[string]set{}}
+	s := &scope{locals: make(map[string]bool, len(params))}
 	a.scopes[key] = s
 	for _, p := range params {
 		s.locals[p.Name] = true
@@ -207,6 +211,7 @@ func (a *analysis) scopeOf(key any, body []syntax.Stmt, params []syntax.Param) *
 	for n := range s.nonlocals {
 		delete(s.locals, n)
 	}
+	s.all = make(map[string]set, len(s.locals))
 	return s
 }
 
@@ -428,6 +433,10 @@ func (a *analysis) branches(none bool, alts ...func()) {
 	for _, alt := range alts {
 		alt()
 		a.flow = flow
+		if len(a.journal) == mark {
+			ends = append(ends, nil)
+			continue
+		}
 		end := map[variable]set{}
 		for _, v := range a.changedSince(mark) {
 			if s, ok := v.f.cur[v.name]; ok {
@@ -442,6 +451,9 @@ func (a *analysis) branches(none bool, alts ...func()) {
 	}
 	a.uncertain--
 	a.maybe--
+	if len(changed) == 0 {
+		return
+	}
 	done := map[variable]bool{}
 	for _, v := range changed {
 		if done[v] {
@@ -504,8 +516,10 @@ func (a *analysis) sideways(key any, f func()) {
 	flow := a.flow
 	a.uncertain++
 	a.maybe++
+	a.idle++
 	a.flow = onward
 	f()
+	a.idle--
 	a.flow = flow
 	a.uncertain--
 	a.maybe--

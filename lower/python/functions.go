@@ -51,6 +51,9 @@ func (a *analysis) callSym(v value, c *call) set {
 	if !typeArguments(v.s) {
 		a.callbacks(c)
 	}
+	if e, ok := table.entries["?"+v.s[max(0, strings.LastIndexByte(v.s, '.')):]]; ok && v.p == nil && len(e.acts) > 0 && e.acts[0].verb == "opaque" {
+		return a.actions(e, v.s, c)
+	}
 	return result(c.all()...).with(receiverTaint(v))
 }
 
@@ -225,6 +228,7 @@ func init() {
 		"builtins.map":               mapCall,
 		"builtins.filter":            mapCall,
 		"itertools.starmap":          starmap,
+		"itertools.repeat":           repeatItem,
 		"builtins.iter":              iter,
 		"builtins.next":              next,
 		"functools.partial":          partialCall,
@@ -336,7 +340,7 @@ func setattr(a *analysis, c *call) set {
 			}
 		}
 	}
-	return one(value{k: vNone})
+	return none
 }
 
 func vars(_ *analysis, c *call) set {
@@ -398,7 +402,7 @@ func typeOf(a *analysis, c *call) set {
 				if k.k == vStr {
 					cl.fields[k.s] = m.p.(*mapping).vals[i]
 					if k.s == "__annotations__" {
-						a.annotate(cl.fields[k.s])
+						a.annotate(cl.fields[k.s], 0)
 					}
 				}
 			}
@@ -432,8 +436,11 @@ func importName(a *analysis, c *call) set {
 		}
 		out = join(out, sym(full))
 	}
+	if a.withinPackage(s) {
+		return unknown
+	}
 	if s.unk || len(out.vs) == 0 {
-		a.opaque("imports a module whose name is not constant", origin(s), true)
+		a.opaque(computedImport, origin(s), true)
 		out.unk = true
 	}
 	return out
@@ -491,6 +498,14 @@ func mapCall(a *analysis, c *call) set {
 		}
 	}
 	return one(value{k: vSeq, p: out}).with(c.args[1])
+}
+
+// repeatItem is itertools.repeat, an iterator over one thing.
+func repeatItem(_ *analysis, c *call) set {
+	if len(c.args) == 0 {
+		return unknown
+	}
+	return fuzzy(c.args[0])
 }
 
 func starmap(a *analysis, c *call) set {

@@ -44,24 +44,43 @@ func (a *analysis) blame(i int, fresh bool) {
 }
 
 // weaken makes the effects doubtful that only functions have which nothing
-// sets off.
+// sets off, and drops those that even their caller would have to fill in: a
+// host or a module that is a parameter.
 func (a *analysis) weaken() {
 	var l *liveness
+	kept := a.effects[:0]
 	for i := range a.effects {
+		e := a.effects[i]
 		list, ok := a.by[i]
-		if !ok || !weighty(&a.effects[i]) {
-			continue
-		}
-		if l == nil {
+		if ok && l == nil && (weighty(&e) || idle(&e)) {
 			if l = newLiveness(a); l == nil {
 				return
 			}
 		}
-		if !slices.ContainsFunc(list, l.runs) {
-			a.effects[i].Doubtful = true
+		if ok && l != nil && !slices.ContainsFunc(list, l.runs) {
+			if idle(&e) {
+				continue
+			}
+			e.Doubtful = e.Doubtful || weighty(&e)
 		}
+		kept = append(kept, e)
 	}
+	a.effects = kept
 }
+
+// idle: the effect says only that something is not known.
+func idle(e *cordon.Effect) bool {
+	switch e.Kind {
+	case cordon.Connect:
+		return e.Target == "" && e.Op != "reverse_shell" && len(e.Data) == 0
+	case cordon.Opaque:
+		return e.Reason == computedImport && e.Origin == cordon.OriginUnknown
+	}
+	return false
+}
+
+// computedImport is the reason of an import that cannot be followed.
+const computedImport = "imports a module whose name is not constant"
 
 // weighty: it matters whether the effect is certain.
 func weighty(e *cordon.Effect) bool {

@@ -442,7 +442,6 @@ func maketrans(c *call) (set, bool) {
 // listMethod changes or reads a list.
 func (a *analysis) listMethod(name string, c *call) (set, bool) {
 	q := c.recv.p.(*sequence)
-	none := one(value{k: vNone})
 	add := func(items ...set) {
 		if a.maybe > q.born {
 			q.fuzzy = true
@@ -576,7 +575,7 @@ func (a *analysis) dictMethod(name string, c *call) (set, bool) {
 		for _, k := range c.kws {
 			m.put(str(k.name), k.val)
 		}
-		return one(value{k: vNone}), true
+		return none, true
 	}
 	return set{}, false
 }

@@ -128,6 +128,9 @@ func (a *analysis) url(raw string, c *call, sends bool) (isFile bool) {
 
 // connect reports a connection; an empty host is one that cannot be told.
 func (a *analysis) connect(host, op string, c *call, sends bool) {
+	if strings.HasPrefix(host, ":") {
+		host = "" // a default that stands for a host given elsewhere
+	}
 	e := cordon.Effect{Kind: cordon.Connect, Target: host, Op: op, Pattern: host == ""}
 	for _, s := range c.all() {
 		e.Data = mergeSources(e.Data, s.src)
@@ -200,15 +203,25 @@ func connectHost(a *analysis, x *act, c *call, r *outcome) {
 			continue
 		}
 		t, ok := hostPort(one(v), port)
-		a.connected(t, ok, c, r)
+		a.perhaps(host, v, func() { a.connected(t, ok, c, r) })
 	}
 	if hosts == 0 || host.unk {
 		a.connected("", false, c, r)
 	}
 }
 
+// perhaps: the machine itself as one of several hosts is a default, which the
+// caller replaces.
+func (a *analysis) perhaps(hosts set, v value, f func()) {
+	if loop := v.s == "localhost" || v.s == "127.0.0.1" || v.s == "::1"; loop && (hosts.unk || len(hosts.vs) > 1) {
+		a.idle++
+		defer func() { a.idle-- }()
+	}
+	f()
+}
+
 func (a *analysis) connected(host string, known bool, c *call, r *outcome) {
-	if !known {
+	if !known || strings.HasPrefix(host, ":") {
 		host = ""
 	}
 	r.inst.addr = host
@@ -240,7 +253,7 @@ func connectAddr(a *analysis, x *act, c *call, r *outcome) {
 			hosts := q.items[0]
 			for _, h := range hosts.vs {
 				t, ok := hostPort(one(h), q.items[1])
-				a.connected(t, ok, c, r)
+				a.perhaps(hosts, h, func() { a.connected(t, ok, c, r) })
 			}
 			if hosts.unk || len(hosts.vs) == 0 {
 				a.connected("", false, c, r)
@@ -293,6 +306,18 @@ func (a *analysis) bound(addr string) {
 		addr = "0.0.0.0" + addr
 	}
 	a.emit(cordon.Effect{Kind: cordon.Connect, Target: addr, Op: "listen"})
+}
+
+// rawSocket: packets past the rules for connections.
+func rawSocket(a *analysis, x *act, c *call, _ *outcome) {
+	for i := range x.args {
+		for _, v := range a.arg(x, i, c).vs {
+			switch v.s {
+			case "socket.AF_PACKET", "socket.SOCK_RAW", "socket.PF_PACKET", "socket.AF_VSOCK", "socket.AF_ALG", "socket.AF_NETLINK":
+				a.opaque("opens a raw socket", cordon.OriginLiteral, false)
+			}
+		}
+	}
 }
 
 // send gives data to a connection that was made before.

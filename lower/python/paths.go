@@ -347,6 +347,9 @@ func (a *analysis) path(p string, e cordon.Effect) {
 	}
 	if e.Kind == cordon.Write {
 		a.facts.written[basename(p)] = true
+		if dir, ok := strings.CutSuffix(p, "/__init__.py"); ok {
+			a.facts.written[basename(dir)+".py"] = true
+		}
 	}
 }
 

@@ -288,6 +288,16 @@ func fork(a *analysis, _ *act, _ *call, r *outcome) {
 	r.is(unknown)
 }
 
+// child is a process or thread that runs a function of the program.
+func child(a *analysis, x *act, c *call, r *outcome) {
+	// A thread that starts one more like itself is a timer; without end it is a bomb.
+	if fn := a.functionFrame().fn; fn != nil && (a.sym != "threading.Thread" || a.endless > 0) {
+		fn.forks = true
+		a.bomb(fn)
+	}
+	calls(a, x, c, r)
+}
+
 // bomb reports a function that forks and calls itself; where either stands
 // under a condition it may come to an end.
 func (a *analysis) bomb(fn *function) {

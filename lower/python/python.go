@@ -16,6 +16,11 @@
 // could do harm, values built by a decoder) is opaque; that work, recursion
 // and memory are bounded, and that what runs into a limit is opaque.
 //
+// An effect is doubtful, and so restricts at most, where it stands in a branch
+// that by all that is known does not run, or in a function that nothing in the
+// text sets off (live.go); an unknown host or import in such a function is no
+// effect at all. Annotations that are text are read as the code they are.
+//
 // It does not stop a path, a URL's path or a variable's name that only the
 // running program knows: open(sys.argv[1]) gives no effect, because ordinary
 // code is full of it and the sandbox holds it. It does not see what imported
@@ -106,6 +111,7 @@ func (a *analysis) emit(e cordon.Effect) {
 		kind: e.Kind, target: e.Target, op: e.Op, dir: e.Dir, text: e.Text, reason: e.Reason, data: strings.Join(e.Data, "\x00"),
 		recursive: e.Recursive, pattern: e.Pattern, nofollow: e.NoFollow, sends: e.Sends, origin: e.Origin,
 	}
+	e.Doubtful = e.Doubtful || a.idle > 0
 	if i, ok := a.seen[key]; ok {
 		// Of two same effects the certain one counts.
 		if !e.Doubtful {

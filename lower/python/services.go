@@ -170,3 +170,73 @@ func setEnvs(a *analysis, _ *act, c *call, _ *outcome) {
 		a.setEnv(str(k.name), k.val)
 	}
 }
+
+// logConfig is logging.config.dictConfig, which builds objects by the names in
+// a dict: harmless where all of them are known handlers and formatters.
+func logConfig(a *analysis, x *act, c *call, _ *outcome) {
+	if !a.plainLogging(a.arg(x, 0, c), 0) {
+		a.opaque(a.sym+" builds objects by name from data", cordon.OriginLiteral, false)
+	}
+}
+
+func (a *analysis) plainLogging(s set, depth int) bool {
+	v, ok := s.single()
+	if !ok || depth > 8 {
+		return false
+	}
+	switch v.k {
+	case vMap:
+		m := v.p.(*mapping)
+		for i, k := range m.keys {
+			if k.k != vStr || !a.plainSetting(k.s, m.vals[i], depth) {
+				return false
+			}
+		}
+		return !m.fuzzy
+	case vSeq:
+		q := v.p.(*sequence)
+		for _, it := range q.items {
+			if !a.plainLogging(it, depth+1) {
+				return false
+			}
+		}
+		return true
+	case vStr:
+		text, out := strings.CutPrefix(v.s, "ext://")
+		return (!out || text == "sys.stdout" || text == "sys.stderr") && !strings.HasPrefix(v.s, "cfg://") && !hasHole(v.s)
+	case vNone, vBool, vInt, vFloat:
+		return true
+	}
+	return false
+}
+
+// plainSetting: one entry of the configuration names nothing to be built but
+// what only writes the log.
+func (a *analysis) plainSetting(key string, s set, depth int) bool {
+	switch key {
+	case "()", "factory":
+		return false
+	case "class":
+		t, ok := s.text()
+		if !ok {
+			return false
+		}
+		switch t {
+		case "logging.StreamHandler", "logging.FileHandler", "logging.NullHandler", "logging.Formatter", "logging.handlers.RotatingFileHandler",
+			"logging.handlers.TimedRotatingFileHandler", "logging.handlers.WatchedFileHandler", "logging.handlers.MemoryHandler":
+			return true
+		}
+		return false
+	case "filename":
+		a.paths(s, cordon.Effect{Kind: cordon.Write, Op: "append"})
+		return true
+	case "level", "format", "datefmt", "maxBytes", "backupCount", "mode", "encoding", "when", "interval", "propagate", "style", "delay":
+		for _, v := range s.vs {
+			if v.k == vMap || v.k == vSeq {
+				return false
+			}
+		}
+		return true
+	}
+	return a.plainLogging(s, depth+1)
+}

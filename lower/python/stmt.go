@@ -46,6 +46,7 @@ func (a *analysis) stmt(s syntax.Stmt) {
 			a.eval(s.Target)
 		}
 	case *syntax.TypeAlias:
+		a.typeParams(s.TypeParams)
 		a.assign(s.Name.ID, unknown)
 		a.unreferenced(s.Value)
 	case *syntax.If:
@@ -76,7 +77,7 @@ func (a *analysis) stmt(s syntax.Stmt) {
 func (a *analysis) simple(s syntax.Stmt) {
 	switch s := s.(type) {
 	case *syntax.Return:
-		v := one(value{k: vNone})
+		v := none
 		if s.X != nil {
 			v = a.eval(s.X)
 		}
@@ -111,13 +112,18 @@ func (a *analysis) simple(s syntax.Stmt) {
 }
 
 func (a *analysis) exprStmt(s *syntax.ExprStmt) {
-	if str, ok := s.X.(*syntax.Str); ok {
-		if strings.Contains(str.S, ">>>") {
-			a.facts.docstrings = append(a.facts.docstrings, str.S)
-		}
-		return
+	if !a.docstring(s) {
+		a.eval(s.X)
 	}
-	a.eval(s.X)
+}
+
+// docstring notes the examples in a literal that stands alone.
+func (a *analysis) docstring(s *syntax.ExprStmt) bool {
+	str, ok := s.X.(*syntax.Str)
+	if ok && strings.Contains(str.S, ">>>") {
+		a.facts.docstrings = append(a.facts.docstrings, str.S)
+	}
+	return ok
 }
 
 // bad reads what was found in a line that does not parse.
@@ -569,6 +575,9 @@ func (a *analysis) pattern(p *syntax.Pattern, v set) {
 func (a *analysis) bind(t syntax.Expr, v set) {
 	switch t := t.(type) {
 	case *syntax.Name:
+		if t.ID == "__annotations__" {
+			a.annotate(v, 0)
+		}
 		a.assign(t.ID, v)
 	case *syntax.Starred:
 		a.bind(t.X, v)
@@ -578,11 +587,11 @@ func (a *analysis) bind(t syntax.Expr, v set) {
 		switch x := t.X.(type) {
 		case *syntax.Attribute:
 			if x.Name == "__annotations__" {
-				a.annotate(v)
+				a.annotate(v, 0)
 			}
 		case *syntax.Name:
 			if x.ID == "__annotations__" {
-				a.annotate(v)
+				a.annotate(v, 0)
 			}
 		}
 		a.setItem(a.evalRef(t.X), a.eval(t.Index), v)
@@ -664,11 +673,25 @@ func (a *analysis) imported(name string) {
 }
 
 func (a *analysis) annotation(x syntax.Expr) {
-	if s, ok := x.(*syntax.Str); ok {
-		a.facts.annotations = append(a.facts.annotations, s.S)
-		return
+	switch x.(type) {
+	case nil, *syntax.Name, *syntax.Attribute:
+	default:
+		a.annotateExpr(x, 0)
 	}
 	a.unreferenced(x)
+}
+
+// typeParams reads the bounds and defaults of type parameters, which are
+// evaluated when somebody asks for them.
+func (a *analysis) typeParams(ps []syntax.TypeParam) {
+	for i := range ps {
+		if ps[i].Bound != nil {
+			a.unreferenced(ps[i].Bound)
+		}
+		if ps[i].Default != nil {
+			a.unreferenced(ps[i].Default)
+		}
+	}
 }
 
 // unreferenced evaluates where naming a function is not using it: types,
@@ -687,9 +710,10 @@ func (a *analysis) funcDef(s *syntax.FunctionDef) {
 	fn := a.newFunction(s, s.Name, s.Params, s.Body, nil)
 	if len(s.Body) > 0 {
 		if e, ok := s.Body[0].(*syntax.ExprStmt); ok {
-			a.exprStmt(e)
+			a.docstring(e)
 		}
 	}
+	a.typeParams(s.TypeParams)
 	a.annotation(s.Returns)
 	v := one(value{k: vFunc, p: fn})
 	for i := len(s.Decorators) - 1; i >= 0; i-- {
@@ -762,6 +786,7 @@ func (a *analysis) classDef(s *syntax.ClassDef) {
 		}
 		c.bases = append(c.bases, a.unreferenced(b))
 	}
+	a.typeParams(s.TypeParams)
 	var meta set
 	for _, k := range s.Keywords {
 		v := a.eval(k.Value)

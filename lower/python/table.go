@@ -344,28 +344,24 @@ func reexported(q string) string {
 
 // builtin is what a name means that nothing has bound.
 func builtin(name string) (set, bool) {
-	switch name {
-	case "__builtins__", "__builtin__":
-		return sym("builtins"), true
-	case "__file__":
-		return str(hole), true
-	case "get_ipython":
-		return sym("IPython.get_ipython"), true
-	case "raw_input", "input":
-		return sym("builtins.input"), true
-	case "unicode":
-		return sym("builtins.str"), true
-	case "xrange":
-		return sym("builtins.range"), true
-	case "unichr":
-		return sym("builtins.chr"), true
-	case "apply", "abs", "all", "any", "ascii", "bin", "bool", "bytearray", "bytes", "callable", "chr", "classmethod", "dict",
-		"dir", "divmod", "enumerate", "execfile", "filter", "float", "format", "frozenset", "getattr", "globals", "hasattr",
-		"hash", "help", "hex", "id", "int", "isinstance", "issubclass", "iter", "len", "list", "locals", "map", "max", "min",
-		"next", "object", "oct", "ord", "pow", "print", "property", "range", "reload", "repr", "reversed", "round", "set",
-		"setattr", "slice", "sorted", "staticmethod", "str", "sum", "super", "tuple", "type", "vars", "zip", "delattr",
-		"eval", "exec", "compile", "__import__", "open", "file", "breakpoint", "memoryview", "__build_class__":
-		return sym("builtins." + name), true
+	s, ok := builtins[name]
+	return s, ok
+}
+
+var builtins = builtinNames()
+
+func builtinNames() map[string]set {
+	out := map[string]set{
+		"__builtins__": sym("builtins"), "__builtin__": sym("builtins"), "__file__": str(hole), "get_ipython": sym("IPython.get_ipython"),
+		"raw_input": sym("builtins.input"), "input": sym("builtins.input"), "unicode": sym("builtins.str"), "xrange": sym("builtins.range"),
+		"unichr": sym("builtins.chr"),
 	}
-	return set{}, false
+	for _, name := range strings.Fields(`apply abs all any ascii bin bool bytearray bytes callable chr classmethod dict
+		dir divmod enumerate execfile filter float format frozenset getattr globals hasattr hash help hex id int isinstance
+		issubclass iter len list locals map max min next object oct ord pow print property range reload repr reversed round
+		set setattr slice sorted staticmethod str sum super tuple type vars zip delattr eval exec compile __import__ open
+		file breakpoint memoryview __build_class__`) {
+		out[name] = sym("builtins." + name)
+	}
+	return out
 }

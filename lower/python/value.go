@@ -253,6 +253,7 @@ type function struct {
 	methods  map[value]*method
 	forks    bool // it calls fork
 	recurses bool // it calls itself
+	idle     bool // it was run only where nothing runs
 	inner    bool // defined by code in a string
 }
 
@@ -304,12 +305,14 @@ func seq(kind byte, items ...set) set {
 
 func integer(n int64) set { return one(value{k: vInt, n: n}) }
 
+// The values of which there is one each; a set is never changed in place.
+var none, yes, no = one(value{k: vNone}), one(value{k: vBool, n: 1}), one(value{k: vBool})
+
 func boolean(b bool) set {
-	v := value{k: vBool}
 	if b {
-		v.n = 1
+		return yes
 	}
-	return one(v)
+	return no
 }
 
 func bigint(b *big.Int) set {

@@ -296,6 +296,11 @@ func handleKubectl(w *walker, c *inv) {
 			w.connectURL(o.v, nil, false)
 		}
 	}
+	for _, a := range c.args {
+		if strings.HasSuffix(a.s, "/serviceaccount/token") {
+			w.emit(cordon.Effect{Kind: cordon.Administer, Op: "credential", Target: "a pod's token"})
+		}
+	}
 	if len(c.ops) == 0 {
 		return
 	}

@@ -68,8 +68,8 @@ func (w *walker) sqlText(c *inv, v val) {
 		case strings.HasPrefix(t, ".read ") || strings.HasPrefix(t, ".import ") || strings.HasPrefix(t, ".load "):
 			f := strings.Fields(t)
 			if len(f) > 1 {
-				if strings.HasPrefix(f[1], "|") || strings.HasPrefix(f[1], `"|`) {
-					w.turn(val{s: strings.Trim(t[strings.IndexByte(t, '|')+1:], `"`)}, c.name+" "+f[0], stdio{})
+				if strings.HasPrefix(strings.TrimLeft(f[1], `'"`), "|") {
+					w.turn(val{s: strings.Trim(t[strings.IndexByte(t, '|')+1:], `'"`)}, c.name+" "+f[0], stdio{})
 				} else {
 					w.reads(val{s: w.tildeText(strings.Trim(f[1], `'"`))})
 				}

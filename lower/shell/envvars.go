@@ -247,6 +247,9 @@ func poisons(name, v string) bool {
 	case "MAKEFLAGS", "GNUMAKEFLAGS":
 		return strings.Contains(v, "--eval") || strings.Contains(v, "SHELL=")
 	}
+	if strings.HasPrefix(name, "ATOM_SANDBOX_") || strings.HasPrefix(name, "ATOM_DMM_") || strings.HasPrefix(name, "CORDON_") {
+		return true // the guard's own
+	}
 	return strings.HasPrefix(name, "GIT_CONFIG_KEY_") && executingKey(v)
 }
 

@@ -503,7 +503,7 @@ func handleNode(w *walker, c *inv) {
 			src := take()
 			if name != "-e" && name != "--eval" && !strings.ContainsAny(src.s, ";\n") {
 				// What is printed leaves the program.
-				src.s = "console.log(" + src.s + ")"
+				src.s = "console.log(" + src.s + "\n)"
 			}
 			w.code(lang, src, c.name+" "+name)
 			ran = true

@@ -115,6 +115,18 @@ func plainVariable(s *syntax.Stmt) string {
 	return ordinaryVariable(name)
 }
 
+// listsEnv: env or printenv alone, whose output all goes to the pipe.
+func listsEnv(s *syntax.Stmt) bool {
+	c, ok := s.Cmd.(*syntax.CallExpr)
+	return ok && len(s.Redirs) == 0 && len(c.Assigns) == 0 && len(c.Args) == 1 && (c.Args[0].Lit() == "env" || c.Args[0].Lit() == "printenv")
+}
+
+// isSort: the lines go on, in another order.
+func isSort(s *syntax.Stmt) bool {
+	c, ok := s.Cmd.(*syntax.CallExpr)
+	return ok && len(s.Redirs) == 0 && len(c.Assigns) == 0 && len(c.Args) == 1 && c.Args[0].Lit() == "sort"
+}
+
 // ordinaryVariable gives a name back if it is that of a setting which is no
 // part of a secret's name.
 func ordinaryVariable(name string) string {

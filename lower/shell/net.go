@@ -779,6 +779,8 @@ func handleOpenSSL(w *walker, c *inv) {
 				w.connect(v, "tls", data, c.io.in != nil)
 				i++
 			}
+		case "subj", "addext":
+			i++ // "/CN=name"
 		case "engine", "provider", "provider-path":
 			if strings.ContainsAny(v.s, "/.") {
 				w.opaque("loads native code", cordon.OriginFile, v.s)

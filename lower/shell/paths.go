@@ -212,7 +212,18 @@ func (w *walker) followLinks(s string) string {
 	return s
 }
 
-func (w *walker) reads(v val) { w.pathEffect(cordon.Effect{Kind: cordon.Read}, v) }
+func (w *walker) reads(v val) {
+	if w.files == nil && w.links == nil && strings.Contains(v.s, mGlob) && w.inTree(val{s: path.Dir(dropMarks(v.s))}) {
+		// What is there, rather than what might be.
+		if got := w.glob(v); got != nil && len(got) <= maxIterations {
+			for _, g := range got {
+				w.pathEffect(cordon.Effect{Kind: cordon.Read}, g)
+			}
+			return
+		}
+	}
+	w.pathEffect(cordon.Effect{Kind: cordon.Read}, v)
+}
 
 func (w *walker) lists(v val, rec bool) {
 	w.pathEffect(cordon.Effect{Kind: cordon.List, Recursive: rec}, v)

@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"encoding/json"
 	"strings"
 
 	"github.com/cordon-sandbox/cordon"
@@ -21,6 +22,12 @@ func handleNpm(w *walker, c *inv) {
 		if len(rest) > 1 {
 			w.sub(rest[1:], stdio{}, "npm explore")
 		}
+	case "run", "run-script":
+		if len(rest) > 0 {
+			w.npmScript(rest[0].s)
+		}
+	case "test", "start", "stop", "restart":
+		w.npmScript(sub)
 	case "publish":
 		w.npmPublish(c, rest)
 	case "config", "c", "set":
@@ -56,6 +63,25 @@ func handleNpm(w *walker, c *inv) {
 	}
 	if o, ok := c.get("--node-options"); ok && nodeLoads(o.s) != "" {
 		w.emit(cordon.Effect{Kind: cordon.SetEnv, Target: "NODE_OPTIONS", Text: dropMarks(o.s)})
+	}
+}
+
+// npmScript runs a script of the package.json that the text itself wrote.
+func (w *walker) npmScript(name string) {
+	body, ok := w.written(val{s: "package.json"})
+	if !ok || !body.known() {
+		return
+	}
+	var p struct {
+		Scripts map[string]string `json:"scripts"`
+	}
+	if json.Unmarshal([]byte(body.s), &p) != nil {
+		return
+	}
+	for _, n := range [...]string{"pre" + name, name, "post" + name} {
+		if text := p.Scripts[n]; text != "" {
+			w.turn(val{s: text, data: body.data, taint: body.taint}, "npm script "+n, stdio{})
+		}
 	}
 }
 

@@ -73,6 +73,9 @@ func (s *scanner2) run() {
 			s.runs = true
 			s.shellText(s.interpolated(t.s), s.lang+" backticks")
 		case 'w':
+			if t.s == "chmod" {
+				s.mode(s.text[t.end:])
+			}
 			s.word(i, t.s)
 		case 'p':
 			s.punct(i, t.s)
@@ -95,6 +98,26 @@ func (s *scanner2) run() {
 	s.environment()
 	s.sockets()
 	s.bombs()
+}
+
+// mode looks for one that sets the user's identity among the arguments of
+// chmod.
+func (s *scanner2) mode(rest string) {
+	rest = rest[:min(len(rest), 200)]
+	if i := strings.IndexAny(rest, ";\n"); i >= 0 {
+		rest = rest[:i]
+	}
+	for _, f := range strings.FieldsFunc(rest, func(r rune) bool { return !isWordRune(r) }) {
+		f = strings.TrimPrefix(f, "0o")
+		if strings.Trim(f, "01234567") == "" && len(f) <= 5 && setsID(f) {
+			s.w.emit(cordon.Effect{Kind: cordon.Privilege, Op: "setuid", Target: f})
+			return
+		}
+	}
+}
+
+func isWordRune(r rune) bool {
+	return r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
 }
 
 // nested is code between #{ and } in a Ruby string.

@@ -271,6 +271,8 @@ func fillPlaceholders(s string) string {
 
 // lines reads a text line by line where the whole does not parse.
 func (w *walker) lines(src string) {
+	w.doubt++ // it may be prose
+	defer func() { w.doubt-- }()
 	for i, line := range strings.Split(src, "\n") {
 		if i > 200 || !w.spend(1) {
 			return

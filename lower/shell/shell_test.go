@@ -93,7 +93,7 @@ func TestCodeOfOtherLanguagesGoesToItsReader(t *testing.T) {
 		{"bundled options", `python3 -Ic 'import os'`, "python", "import os"},
 		{"node -e", `node -e 'f()'`, "javascript", "f()"},
 		{"node --eval=", `node --eval='f()'`, "javascript", "f()"},
-		{"a variable in the code", `x=f; node -p "$x()"`, "javascript", "console.log(f())"},
+		{"a variable in the code", `x=f; node -p "$x()"`, "javascript", "console.log(f()\n)"},
 		{"deno eval", `deno eval 'f()'`, "typescript", "f()"},
 		{"psql -c", `psql -c 'select 1'`, "sql", "select 1"},
 		{"psql from a pipe", `echo 'select 1' | psql app`, "sql", "select 1\n"},

@@ -251,6 +251,11 @@ func (w *walker) each(f func()) {
 
 // setVar assigns a string, keeping what is known of the name's attributes.
 func (w *walker) setVar(name string, vs ...val) {
+	for _, v := range vs {
+		if len(v.s) > 1024 {
+			w.spend(len(v.s) / 256) // texts that double
+		}
+	}
 	if old := w.names.get(name); old != nil {
 		if old.ref && len(old.alts) == 1 && validName(old.alts[0].s) && old.alts[0].s != name {
 			w.setVar(old.alts[0].s, vs...)

@@ -172,7 +172,13 @@ func (w *walker) pipeline(c *syntax.BinaryCmd, io stdio) {
 		}
 		m := w.names.mark()
 		if i > 0 {
-			w.pipe.picks = plainVariable(elems[i-1])
+			next := i - 1
+			for next > 0 && isSort(elems[next]) {
+				next--
+			}
+			if listsEnv(elems[i]) {
+				w.pipe.picks = plainVariable(elems[next])
+			}
 		}
 		w.stmt(elems[i], elem)
 		w.pipe.picks = ""

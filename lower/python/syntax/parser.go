@@ -23,9 +23,56 @@ func Parse(src string) *File {
 		f.Limit = limitNesting
 		return f
 	}
+	if plain, ok := withoutMagics(text); ok {
+		if body, err := parseStrict(plain); err == nil {
+			f.Text, f.Body = plain, body
+			return f
+		}
+	}
 	f.Problems = append(f.Problems, fmt.Sprintf("does not parse as Python: line %d: %s", 1+strings.Count(text[:min(err.pos, len(text))], "\n"), err.msg))
 	f.Body, f.Limit = parseTolerant(text)
 	return f
+}
+
+// withoutMagics blanks the notebook commands that only set how results are
+// shown; ok is false where there are none.
+func withoutMagics(text string) (plain string, ok bool) {
+	if !strings.HasPrefix(text, "%") && !strings.Contains(text, "\n%") {
+		return "", false
+	}
+	lines := strings.SplitAfter(text, "\n")
+	for i, line := range lines {
+		if bare := strings.TrimRight(line, " \t\n"); magic(bare) {
+			lines[i] = strings.Repeat(" ", len(bare)) + line[len(bare):]
+			ok = true
+		}
+	}
+	return strings.Join(lines, ""), ok
+}
+
+func magic(line string) bool {
+	switch line {
+	case "%load_ext autoreload", "%autoreload", "%autoreload 0", "%autoreload 1", "%autoreload 2", "%%time", "%%capture", "%pylab inline":
+		return true
+	}
+	word, arg, _ := strings.Cut(line, " ")
+	switch word {
+	case "%matplotlib", "%precision":
+		return letters(arg, "")
+	case "%config":
+		return strings.HasPrefix(arg, "InlineBackend.") && letters(arg, ".='\" ")
+	}
+	return false
+}
+
+// letters: s is made of letters, digits, "_" and what else is allowed.
+func letters(s, also string) bool {
+	for _, r := range s {
+		if !(r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune(also, r)) {
+			return false
+		}
+	}
+	return true
 }
 
 // ParseExpr reads a single expression, as eval() would; ok is false where it
