@@ -91,10 +91,14 @@ type outcome struct {
 
 // run decides on the command, runs it, and settles what it did.
 func (o *runOptions) run(args []string) error {
+	if o.timeout < 0 || o.mem < 0 || o.mem > 1<<40 || o.pids < 0 || o.cpus < 0 || o.maxBytes < 0 {
+		return usagef("--timeout, --mem, --pids, --cpus and --max-bytes bound the command (want more than zero)")
+	}
 	core, run, err := o.open()
 	if err != nil {
 		return ownFault(err)
 	}
+	run.Workspace = real(run.Workspace) // what is committed to is a directory, not a link to one
 	if run.ID == "" {
 		if run.ID, err = freshRunID(); err != nil {
 			return errors.Join(ownFault(err), core.close())
@@ -172,7 +176,7 @@ func (o *runOptions) inside(core *core, run cordon.Run, args []string) error {
 
 // decide asks the guard about the command, as any door does.
 func (o *runOptions) decide(ctx context.Context, core *core, run cordon.Run, args []string) (cordon.Decision, error) {
-	raw, err := json.Marshal(map[string]any{"command": args, "cwd": run.Workspace})
+	raw, err := json.Marshal(map[string]any{"argv": args, "cwd": run.Workspace})
 	if err != nil {
 		return cordon.Decision{}, ownFault(err)
 	}
@@ -348,7 +352,7 @@ func (o *runOptions) conclude(out *outcome, tx *transaction.Tx, p *policy.Policy
 	if !keep || len(changes) == 0 {
 		return tx.Rollback()
 	}
-	protected, err := protection(p)
+	protected, err := protection(p, tx.Upper())
 	if err != nil {
 		return errors.Join(err, tx.Rollback())
 	}
@@ -367,7 +371,8 @@ func (o *runOptions) conclude(out *outcome, tx *transaction.Tx, p *policy.Policy
 }
 
 // protection asks the file scope which paths a run may not leave changed.
-func protection(p *policy.Policy) (func(rel string, kind transaction.ChangeKind) string, error) {
+// upper shows what the run left.
+func protection(p *policy.Policy, upper string) (func(rel string, kind transaction.ChangeKind) string, error) {
 	scope, err := fsscope.New(fsscope.Config{
 		Roots:     []fsscope.Root{{Path: p.Workspace(), Write: true}},
 		Workspace: p.Workspace(), Home: p.Home(), Coding: true,
@@ -382,6 +387,8 @@ func protection(p *policy.Policy) (func(rel string, kind transaction.ChangeKind)
 		e := cordon.Effect{Kind: cordon.Write, Target: filepath.Join(p.Workspace(), rel), Dir: "/", Expanded: true, NoFollow: true}
 		if kind == transaction.Deleted {
 			e.Kind = cordon.Delete
+		} else if info, err := os.Lstat(filepath.Join(upper, rel)); err == nil && info.IsDir() {
+			e.Op = "create" // an empty directory runs nothing; what is in it is asked about by itself
 		}
 		for _, f := range scope.Judge(e).Findings {
 			if f.Rule == fsscope.RuleProtected || f.Rule == fsscope.RulePersistence {

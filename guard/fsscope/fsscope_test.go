@@ -438,6 +438,11 @@ func TestProtectedFiles(t *testing.T) {
 func TestPatterns(t *testing.T) {
 	newStage(t).run(t, []row{
 		{"source files", rd, "*.py", "pass", ""},
+		{"documents of a kind", rd, "data/*.json", "pass", ""},
+		{"databases of a kind", cordon.Delete, "data/*.sqlite", "pass", ""},
+		{"anything that logs in", rd, "data/*gins.json", "blocked", "credential"},
+		{"keys of a kind", rd, "certs/*.kdbx", "blocked", "credential"},
+		{"settings of a kind in a hidden directory", wr, ".claude/*.json", "blocked", "protected"},
 		{"all below", rd, "src/**", "pass", ""},
 		{"everything", rd, "*", "pass", ""},
 		{"names that start with a letter", rd, "lib/i*", "pass", ""},

@@ -3,6 +3,7 @@ package fsscope
 import (
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/cordon-sandbox/cordon"
@@ -142,7 +143,7 @@ func (s *Scope) try(j *judgement, at string, names []string, i int) {
 	}
 	was := names[i]
 	fold := strings.ToLower(was)
-	telling := literals(was) >= minLiteral || hiddenAbove(names[:i])
+	telling := literals(was) >= minLiteral && !anyOfAKind(was) || hiddenAbove(names[:i])
 	s.try(j, at, names, i+1)
 	for _, n := range temptations {
 		if n[0] == '.' && was[0] != '.' && was[0] != '[' || n[0] != '.' && !telling {
@@ -155,6 +156,16 @@ func (s *Scope) try(j *judgement, at string, names []string, i int) {
 		s.try(j, at, names, i+1)
 	}
 	names[i] = was
+}
+
+// keyKinds are endings that say "secret" by themselves.
+var keyKinds = []string{".pem", ".key", ".p12", ".pfx", ".jks", ".kdbx", ".ppk", ".env", ".keytab", ".ovpn", ".tfstate", ".tfvars", ".dat", ".asc", ".gpg"}
+
+// anyOfAKind: a pattern such as "*.json" is about files of a kind, not about
+// the one that is a secret.
+func anyOfAKind(pattern string) bool {
+	ending := strings.TrimLeft(strings.ToLower(pattern), "*")
+	return len(ending) < len(pattern) && strings.LastIndexByte(ending, '.') == 0 && !strings.ContainsAny(ending, "*?[") && !slices.Contains(keyKinds, ending)
 }
 
 // literals counts what a wildcard spells out.
