@@ -173,7 +173,7 @@ func (r *Rules) Match(target, scheme string) Verdict {
 		v.Why = fmt.Sprintf("the host is listed, but not for port %d", v.Port)
 		return v
 	}
-	v.Why = "no rule of the policy names it"
+	v.Why = "no rule of the policy names it (--allow-host would)"
 	return v
 }
 

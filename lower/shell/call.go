@@ -533,12 +533,14 @@ func (w *walker) program(c *inv) {
 		if h := w.names.get(keyFunc + "command_not_found_handle"); h != nil {
 			return
 		}
+		defer w.act(c.name)()
 		w.unknownProgram(c)
 		return
 	}
 	if !c.p.builtin {
 		w.emit(cordon.Effect{Kind: cordon.Execute, Target: c.word.s, Origin: cordon.OriginFile})
 	}
+	defer w.act(c.name)()
 	w.apply(c)
 }
 

@@ -62,6 +62,7 @@ func (w *walker) code(lang string, src val, via string) {
 	if dir.known() {
 		d = dir.s
 	}
+	defer w.act("")() // the other language's own chain goes on from here
 	for _, e := range w.env.Code(w.ctx, lang, text, d) {
 		inner := e.Via
 		via := w.via

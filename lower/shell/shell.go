@@ -93,6 +93,7 @@ type walker struct {
 	src    string
 	origin cordon.Origin // of the text being read
 	via    []string
+	acting string // the program that is being lowered
 	viaKey string
 
 	files   map[string]val    // what the text wrote, by absolute path
@@ -370,11 +371,28 @@ func (w *walker) fingerprint(e *cordon.Effect) uint64 {
 	return h.Sum64()
 }
 
+// chain is what led to an effect, the program that has it last.
+func (w *walker) chain() []string {
+	n := len(w.via)
+	if w.acting == "" || n > 0 && (w.via[n-1] == w.acting || strings.HasPrefix(w.via[n-1], w.acting+" ")) {
+		return w.via
+	}
+	return append(w.via[:n:n], w.acting)
+}
+
+// act names the program whose effects follow, until the returned function is
+// called.
+func (w *walker) act(name string) (done func()) {
+	before := w.acting
+	w.acting = plain(name)
+	return func() { w.acting = before }
+}
+
 func (w *walker) emit(e cordon.Effect) {
 	if w.doubt > 0 {
 		e.Doubtful = true
 	}
-	e.Via = w.via
+	e.Via = w.chain()
 	e.Target, e.Text, e.Dir = plain(e.Target), plain(e.Text), plain(e.Dir)
 	k := w.fingerprint(&e)
 	if _, dup := w.seen[k]; dup {

@@ -76,7 +76,7 @@ func TestAContextThatIsOverStopsTheReading(t *testing.T) {
 func TestTheChainNamesWhatLedThere(t *testing.T) {
 	for _, e := range lower(`bash -c "echo ~/.netrc | xargs timeout 3 cat"`) {
 		if fits(e, "read ~/.netrc") {
-			if d := cmp.Diff([]string{"bash -c", "xargs", "timeout"}, e.Via); d != "" {
+			if d := cmp.Diff([]string{"bash -c", "xargs", "timeout", "cat"}, e.Via); d != "" {
 				t.Error(d)
 			}
 			return
