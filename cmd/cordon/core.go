@@ -54,7 +54,7 @@ func addPolicyFlags(cmd *cobra.Command) *configFlags {
 // load reads the configuration by the flags that were given.
 func (f *configFlags) load() (*config.Config, error) {
 	given := map[string][]string{}
-	for _, name := range []string{"profile", "tier", "mode", "read", "write", "allow-host", "allow-tool", "db"} {
+	for _, name := range []string{"profile", "tier", "mode", "read", "write", "allow-host", "allow-tool", "db", "runtime"} {
 		flag := f.cmd.Flags().Lookup(name)
 		if flag == nil || !flag.Changed {
 			continue

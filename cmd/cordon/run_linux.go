@@ -61,6 +61,7 @@ Exit status: the command's own; 124 its time was up, 125 Cordon itself failed,
 	}
 	o := &runOptions{runFlags: addRunFlags(cmd)}
 	f := cmd.Flags()
+	f.String("runtime", "", "the `NAME` of the runtime: native, or auto for the strongest there is")
 	f.Int64Var(&o.mem, "mem", 0, "memory in `MB` (default 2048)")
 	f.Float64Var(&o.cpus, "cpus", 0, "`NUMBER` of processors (default 2)")
 	f.Int64Var(&o.pids, "pids", 0, "`NUMBER` of processes (default 512)")
@@ -97,6 +98,10 @@ func (o *runOptions) run(args []string) error {
 	core, run, err := o.open()
 	if err != nil {
 		return ownFault(err)
+	}
+	// A runtime that was asked for is the one that is used, or none is (G7).
+	if name := core.config.Runtime(); name != native.Name && name != "auto" {
+		return errors.Join(usagef("runtime %q is not built yet (want %s or auto)", name, native.Name), core.close())
 	}
 	run.Workspace = real(run.Workspace) // what is committed to is a directory, not a link to one
 	if run.ID == "" {

@@ -352,7 +352,7 @@ func Canonical(host string) (string, error) {
 	if !utf8.ValidString(host) || strings.ContainsRune(host, utf8.RuneError) {
 		return "", errors.New("host is not valid UTF-8")
 	}
-	if strings.ContainsAny(host, "%@/\\?#\"<>^`{|}[]") || strings.ContainsFunc(host, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+	if !hostCharacters(host) {
 		return "", fmt.Errorf("host %q has characters that no host has", host)
 	}
 	if strings.Contains(host, ":") {
@@ -363,6 +363,10 @@ func Canonical(host string) (string, error) {
 		return "", fmt.Errorf("host %q is not a valid name: %w", host, err)
 	}
 	name = strings.TrimSuffix(name, ".")
+	// The mapping makes an ideographic space a plain one, and the like.
+	if !hostCharacters(name) || strings.Contains(name, ":") {
+		return "", fmt.Errorf("host %q has characters that no host has", host)
+	}
 	if err := checkLabels(name); err != nil {
 		return "", fmt.Errorf("host %q: %w", host, err)
 	}
@@ -372,6 +376,12 @@ func Canonical(host string) (string, error) {
 		return a.String(), nil
 	}
 	return name, nil
+}
+
+// hostCharacters reports whether s is free of what separates the parts of an
+// address, of blanks and of controls.
+func hostCharacters(s string) bool {
+	return !strings.ContainsAny(s, "%@/\\?#\"<>^`{|}[]") && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f })
 }
 
 func canonicalAddr(host string) (string, error) {

@@ -45,6 +45,9 @@ func TestMatch(t *testing.T) {
 		{"loopback as IPv4-mapped IPv6", "[::ffff:127.0.0.1]", "http", false},
 		{"a zone in an address", "[fe80::1%eth0]", "http", false},
 		{"a single label", "localhost", "http", false},
+		{"an ideographic space", "pypi.org\u3000", "https", false},
+		{"a full-width at sign", "pypi.org\uff20evil.test", "https", false},
+		{"a full-width colon", "pypi.org\uff1a443", "https", false},
 		{"a percent sign", "pypi.org%00.evil.test", "https", false},
 		{"port zero", "pypi.org:0", "https", false},
 		{"a port past the end", "pypi.org:99999", "https", false},
@@ -122,7 +125,7 @@ func TestBaselineLoads(t *testing.T) {
 }
 
 func FuzzCanonical(f *testing.F) {
-	for _, s := range []string{"pypi.org", "0x7f.1", "[::1]", "ｐypi。org", "xn--p1ai", "a..b", "1.2.3", "\xff.com", "%31.com"} {
+	for _, s := range []string{"pypi.org", "0x7f.1", "[::1]", "ｐypi。org", "xn--p1ai", "a..b", "1.2.3", "\xff.com", "%31.com", "\u3000", "a\uff20b.com", "a\uff0fb"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -93,7 +93,7 @@ func crashBase(root string) error {
 	}, 0, 0))
 }
 
-func TestACrashAnywhereLeavesAllOrNothing(t *testing.T) {
+func TestG8ACrashAnywhereLeavesAllOrNothing(t *testing.T) {
 	k := mountKinds[0]
 	k.need(t)
 	quick := k.works(t, otherFS(t, os.TempDir())) == nil

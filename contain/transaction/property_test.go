@@ -51,7 +51,7 @@ func ungrouped(seen tree) tree {
 	return out
 }
 
-func TestCommitAndRollbackMatchAPlainCopy(t *testing.T) {
+func TestG8CommitAndRollbackMatchAPlainCopy(t *testing.T) {
 	for _, k := range mountKinds {
 		for _, apart := range []bool{false, true} {
 			where := map[bool]string{false: "state beside", true: "state on another file system"}[apart]

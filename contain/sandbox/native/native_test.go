@@ -295,7 +295,7 @@ func TestLinksAreNotFollowedWhereTheWallsAreBuilt(t *testing.T) {
 	}
 }
 
-func TestWhatIsRequiredIsHeldOrNothingStarts(t *testing.T) {
+func TestG7WhatIsRequiredIsHeldOrNothingStarts(t *testing.T) {
 	r := newRuntime(t)
 	marker := t.TempDir()
 	s := shell("touch /m/ran")
