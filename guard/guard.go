@@ -140,6 +140,11 @@ func New(c Config) (*Guard, error) {
 	return g, nil
 }
 
+// Policy is the policy that the run is judged by, issued if it is not yet. What
+// runs is contained by the same one that decided: a run that was opened with a
+// lower tier keeps it in its walls too.
+func (g *Guard) Policy(r cordon.Run) (*policy.Policy, error) { return g.issuer.Issue(r) }
+
 // checkHosts refuses host rules that cannot be loaded before a run opens.
 func checkHosts(c policy.Config) error {
 	all := slices.Concat(c.BaselineHosts, c.AllowHosts)

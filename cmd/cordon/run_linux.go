@@ -137,7 +137,7 @@ func (o *runOptions) inside(core *core, run cordon.Run, args []string) error {
 	if err != nil {
 		return err
 	}
-	p, err := o.policy(core, run)
+	p, err := core.guard.Policy(run)
 	if err != nil {
 		return ownFault(err)
 	}
@@ -200,14 +200,6 @@ func (o *runOptions) decide(ctx context.Context, core *core, run cordon.Run, arg
 	return d, exitError{code, fmt.Errorf("the command was refused; nothing was run")}
 }
 
-func (o *runOptions) policy(core *core, run cordon.Run) (*policy.Policy, error) {
-	issuer, err := policy.NewIssuer(policyConfig(core.config))
-	if err != nil {
-		return nil, err
-	}
-	return issuer.Issue(run)
-}
-
 // stateDir is where transactions and runtimes keep their things.
 func stateDir() (string, error) {
 	db, err := sqlite.DefaultPath()
@@ -239,8 +231,13 @@ func (o *runOptions) spec(p *policy.Policy, tx *transaction.Tx, args []string) s
 		ID: p.RunID(), Argv: args, Dir: workspace, Env: environment(p),
 		Caps:  o.caps(p),
 		Stdin: o.cmd.InOrStdin(), Stdout: o.cmd.OutOrStdout(), Stderr: o.cmd.ErrOrStderr(),
-		Mounts: []sandbox.Mount{{Source: real(workspace), Target: workspace, Access: sandbox.Overlay, Upper: tx.Upper(), Work: tx.Work()}},
 	}
+	// A tier that may only read the workspace gets it so from the kernel too.
+	ws := sandbox.Mount{Source: real(workspace), Target: workspace}
+	if slices.Contains(p.Roots(), policy.Root{Path: workspace, Write: true}) {
+		ws.Access, ws.Upper, ws.Work = sandbox.Overlay, tx.Upper(), tx.Work()
+	}
+	s.Mounts = append(s.Mounts, ws)
 	for _, r := range p.Roots() {
 		if r.Path == workspace || isSystem(r.Path) || strings.HasPrefix(r.Path, "/tmp/agent") {
 			continue // there already, or the sandbox's own

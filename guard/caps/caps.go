@@ -161,12 +161,6 @@ func (m *Meter) Check(runID string, limits Limits, want Want) *Exceeded {
 	return check(used, limits, ask)
 }
 
-// ReserveOnce checks a call that is a run of its own: it has used nothing
-// before, and nothing is kept of it.
-func (m *Meter) ReserveOnce(limits Limits, want Want) *Exceeded {
-	return check(amounts{}, limits, want.amounts())
-}
-
 // Reserved finds the reservation of a call by its key, for callers that
 // learn its true use where they no longer hold the reservation.
 func (m *Meter) Reserved(runID, key string) (Reservation, bool) {

@@ -141,8 +141,8 @@ func TestC3ACapOfZeroOrLessNeverMeansUnlimited(t *testing.T) {
 				if _, x := m.Reserve("r", l, Want{}); x == nil || x.Over[0].Dimension != d {
 					t.Errorf("Reserve: got %+v, want refused by %s", x, d)
 				}
-				if x := m.ReserveOnce(l, Want{}); x == nil {
-					t.Error("ReserveOnce admitted it")
+				if x := m.Check("", l, Want{}); x == nil {
+					t.Error("a call of a run of its own was admitted")
 				}
 				if left := m.Remaining("r", l).amounts()[d]; left != 0 {
 					t.Errorf("Remaining is %d, want 0", left)
@@ -150,7 +150,7 @@ func TestC3ACapOfZeroOrLessNeverMeansUnlimited(t *testing.T) {
 			})
 		}
 	}
-	if x := newMeter(t).ReserveOnce(Limits{}, Want{}); x == nil {
+	if x := newMeter(t).Check("", Limits{}, Want{}); x == nil {
 		t.Error("the zero Limits admitted a call")
 	}
 }
@@ -424,7 +424,7 @@ func TestW12ARestartKeepsTheCount(t *testing.T) {
 func TestRunsThatAreNotSeenAgainLeaveNothing(t *testing.T) {
 	m := newMeter(t)
 	for range 100 {
-		if x := m.ReserveOnce(wide, Want{Bytes: 1}); x != nil {
+		if x := m.Check("", wide, Want{Bytes: 1}); x != nil {
 			t.Fatal(x.Over)
 		}
 	}
@@ -472,7 +472,7 @@ func BenchmarkReserve(b *testing.B) {
 	b.Run("run of its own", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			m.ReserveOnce(l, Want{Bytes: 1})
+			m.Check("", l, Want{Bytes: 1})
 		}
 	})
 }
