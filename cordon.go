@@ -164,6 +164,60 @@ type Call struct {
 	// Malformed, when set, says why the door could not read the call. Such a
 	// call is decided (blocked), and audited.
 	Malformed string
+	// Chunks are texts that the agent had seen when it made the call, where
+	// the door learns them with it. They are recorded before the call is
+	// judged, as Guard.Record does.
+	Chunks []Chunk
+	// Approval is the ID of a proposal that a person approved and that this
+	// call takes up. It must be for this very call, and serves once.
+	Approval string
+}
+
+// ChunkType says what a text in the agent's context is. An unknown type is
+// untrusted.
+type ChunkType string
+
+const (
+	SystemText ChunkType = "SYSTEM" // the operator's own instructions
+	UserText   ChunkType = "USER"   // what the user said
+	Memory     ChunkType = "MEMORY" // what the agent noted earlier
+	ToolOutput ChunkType = "TOOL_OUTPUT"
+	FileText   ChunkType = "FILE"
+	Federation ChunkType = "FEDERATION" // what another agent said
+	Retrieved  ChunkType = "RETRIEVED"  // search results, resources, web pages
+)
+
+// Trust is how far a text may steer the agent. The zero value may not.
+type Trust uint8
+
+const (
+	Untrusted Trust = iota
+	// SemiTrusted was written by the agent itself, perhaps from untrusted text.
+	SemiTrusted
+	Trusted
+)
+
+// Trust of a type of text.
+func (t ChunkType) Trust() Trust {
+	switch t {
+	case SystemText, UserText:
+		return Trusted
+	case Memory:
+		return SemiTrusted
+	}
+	return Untrusted
+}
+
+// Chunk is one piece of text that entered the agent's context.
+type Chunk struct {
+	// ID names the chunk within its run; Record makes one where it is empty.
+	ID   string
+	Type ChunkType
+	// Source is where it came from: a tool, a path, a URL.
+	Source string
+	// Time is when it entered; zero is now.
+	Time time.Time
+	Text string
 }
 
 // Kind is what an effect does to the world.
@@ -334,6 +388,10 @@ type Decision struct {
 	RewrittenArgs json.RawMessage
 	// Ticket names the call to Settle; empty where nothing was reserved.
 	Ticket string
+	// Proposal is the ID under which a person may approve the call, or empty.
+	Proposal string
+	// Approval is the proposal that the call took up; Settle closes it.
+	Approval string
 	// Effects are what the call was read as.
 	Effects []Effect
 	// Timing is how long each phase took, in the order A to E; lowering is
@@ -352,6 +410,8 @@ type Usage struct {
 	Exec         time.Duration
 	BytesWritten int64
 	CostUSD      float64
+	// Failed: the tool answered with an error, or did not run.
+	Failed bool
 }
 
 // ToolDef is a tool as its server describes it.
@@ -386,6 +446,12 @@ type Guard interface {
 	// quarantined. Verdicts are in the order of defs. The schemas are kept
 	// and serve to read later calls.
 	Tools(ctx context.Context, r Run, defs []ToolDef) []ToolVerdict
+	// Record keeps what entered the run's context, so that later arguments can
+	// be traced to it. It returns the chunks' IDs, in order.
+	Record(ctx context.Context, r Run, chunks ...Chunk) (ids []string, err error)
+	// Resolve is a person's answer to a proposal; by says who gave it and
+	// through what. The agent has no way to it.
+	Resolve(ctx context.Context, proposal string, approve bool, by string) error
 	// Attach returns a context that is cancelled with cause ErrKilled when
 	// the run is killed, by whatever process. stop releases it.
 	Attach(ctx context.Context, r Run) (attached context.Context, stop func())

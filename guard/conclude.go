@@ -217,6 +217,40 @@ func (g *Guard) Settle(_ context.Context, d cordon.Decision, u cordon.Usage) err
 	return nil
 }
 
+// Charge adds what a call of the run uses while it is going on: bytes that it
+// sends, what a model's answer costs. The findings say which caps the run is
+// past now; they are not stored.
+func (g *Guard) Charge(r cordon.Run, u cordon.Usage) ([]cordon.Finding, error) {
+	p, err := g.issuer.Issue(r)
+	if err != nil {
+		return nil, err
+	}
+	c, err := g.compile(p)
+	if err != nil {
+		return nil, err
+	}
+	over, err := g.meter.Charge(p.RunID(), c.caps, u)
+	if err != nil {
+		return nil, err
+	}
+	g.cfg.Store.AddUsage(audit.Usage{
+		RunID: p.RunID(), ExecSeconds: u.Exec.Seconds(), BytesWritten: u.BytesWritten, CostUSD: u.CostUSD,
+	})
+	if over == nil || !g.cfg.Phases.Caps {
+		return nil, nil
+	}
+	return over.Findings(), nil
+}
+
+// Row is the audit row of the run, for what is recorded beside its calls.
+func (g *Guard) Row(r cordon.Run) (audit.RunRow, error) {
+	p, err := g.issuer.Issue(r)
+	if err != nil {
+		return audit.RunRow{}, err
+	}
+	return g.rowOf(p), nil
+}
+
 // Attach ties ctx to the life of the run. In shadow mode nothing is
 // cancelled.
 func (g *Guard) Attach(ctx context.Context, r cordon.Run) (attached context.Context, stop func()) {

@@ -38,6 +38,24 @@ func printable(s string) string {
 	return b.String()
 }
 
+// printableLines is printable for text of several lines, which keeps its line
+// ends and tabs.
+func printableLines(s string) string {
+	lines := strings.SplitAfter(s, "\n")
+	for i, line := range lines {
+		text, end := strings.TrimSuffix(line, "\n"), ""
+		if len(text) < len(line) {
+			end = "\n"
+		}
+		cells := strings.Split(text, "\t")
+		for j := range cells {
+			cells[j] = printable(cells[j])
+		}
+		lines[i] = strings.Join(cells, "\t") + end
+	}
+	return strings.Join(lines, "")
+}
+
 // clock is a time as tables show it.
 func clock(t time.Time) string {
 	if t.IsZero() {

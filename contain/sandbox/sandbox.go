@@ -46,6 +46,9 @@ type Process interface {
 	// Kill ends the whole tree and keeps cause for the Result. It returns at
 	// once, and does nothing after the first call.
 	Kill(cause error)
+	// Resize tells the program's terminal its size; without one it does
+	// nothing.
+	Resize(rows, cols uint16)
 	// Stats is what has been used so far.
 	Stats() Stats
 }
@@ -282,6 +285,8 @@ type Result struct {
 	Stats              Stats
 	// StdoutCut and StderrCut: output past the cap was dropped.
 	StdoutCut, StderrCut bool
+	// OutputErr is why output could not be passed on, or nil.
+	OutputErr error
 	// Controls are the walls as they really stood.
 	Controls []Held
 }
@@ -325,6 +330,7 @@ type Capped struct {
 	w     io.Writer
 	left  int64
 	isCut bool
+	err   error
 }
 
 // NewCapped returns a writer that is capped at limit bytes. A nil w discards.
@@ -338,20 +344,24 @@ func NewCapped(w io.Writer, limit int64) *Capped {
 // Write is for one goroutine at a time.
 func (c *Capped) Write(p []byte) (int, error) {
 	n := len(p)
-	if c.isCut {
-		return n, nil
+	if c.isCut || c.err != nil {
+		return n, c.err
 	}
 	if int64(n) <= c.left {
 		c.left -= int64(n)
-		return c.w.Write(p)
+		n, c.err = c.w.Write(p)
+		return n, c.err
 	}
 	c.isCut = true
-	if _, err := c.w.Write(p[:c.left]); err != nil {
-		return 0, err
+	if _, c.err = c.w.Write(p[:c.left]); c.err != nil {
+		return 0, c.err
 	}
-	_, err := io.WriteString(c.w, CutMark)
-	return n, err
+	_, c.err = io.WriteString(c.w, CutMark)
+	return n, c.err
 }
+
+// Err is the first error of the writer behind, or nil.
+func (c *Capped) Err() error { return c.err }
 
 // Cut reports whether anything was dropped.
 func (c *Capped) Cut() bool { return c.isCut }

@@ -29,6 +29,10 @@ func (nothing) Tools(_ context.Context, _ cordon.Run, defs []cordon.ToolDef) []c
 	}
 	return out
 }
+func (nothing) Record(context.Context, cordon.Run, ...cordon.Chunk) ([]string, error) {
+	return nil, nil
+}
+func (nothing) Resolve(context.Context, string, bool, string) error { return nil }
 func (nothing) Attach(ctx context.Context, _ cordon.Run) (context.Context, func()) {
 	return ctx, func() {}
 }

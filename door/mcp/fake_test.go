@@ -88,6 +88,12 @@ func (g *fakeGuard) Tools(_ context.Context, _ cordon.Run, defs []cordon.ToolDef
 	return out
 }
 
+func (g *fakeGuard) Record(context.Context, cordon.Run, ...cordon.Chunk) ([]string, error) {
+	return nil, nil
+}
+
+func (g *fakeGuard) Resolve(context.Context, string, bool, string) error { return nil }
+
 func (g *fakeGuard) Attach(ctx context.Context, _ cordon.Run) (context.Context, func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -204,6 +204,27 @@ func (m *Meter) Settle(res Reservation, actual cordon.Usage) error {
 	return nil
 }
 
+// Charge adds what a call uses while it is going on, over the cap too, and
+// says which caps the run is past now. It counts no call. A use that is
+// negative or no number is an error and adds nothing.
+func (m *Meter) Charge(runID string, limits Limits, u cordon.Usage) (*Exceeded, error) {
+	a, err := actualAmounts(u)
+	if err != nil {
+		return nil, err
+	}
+	a[ToolCalls] = 0
+	s := m.shard(runID)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.runs[runID]
+	if r == nil {
+		r = &run{}
+		s.runs[runID] = r
+	}
+	r.used = plus(r.used, a)
+	return check(r.used, limits, amounts{}), nil
+}
+
 // Usage is what the run has used, reservations included; zero for a run that
 // was never counted.
 func (m *Meter) Usage(runID string) Usage {

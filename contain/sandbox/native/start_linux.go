@@ -434,6 +434,7 @@ func (l *launcher) connect(p *process, got *received) {
 	p.stdout = sandbox.NewCapped(l.spec.Stdout, l.caps.OutputBytes)
 	p.stderr = sandbox.NewCapped(l.spec.Stderr, l.caps.OutputBytes)
 	if got.tty != nil {
+		p.tty = got.tty
 		p.copy(p.stdout, got.tty)
 		go feed(got.tty, l.spec.Stdin, func() { _, _ = got.tty.Write([]byte{4}) })
 		return

@@ -38,6 +38,7 @@ type process struct {
 	copiers        sync.WaitGroup
 	watcher        sync.WaitGroup
 	closeAtEnd     *os.File // the program's input
+	tty            *os.File // our end of its terminal, or nil
 	wall           *time.Timer
 	stopContext    func() bool
 
@@ -75,6 +76,24 @@ func (p *process) killedFor() error {
 	return p.cause
 }
 
+// Resize passes the size of the terminal on.
+func (p *process) Resize(rows, cols uint16) {
+	if p.tty != nil {
+		// The descriptor is closed when the program has ended.
+		_ = control(p.tty, func(fd uintptr) error {
+			return unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: cols})
+		})
+	}
+}
+
+func control(f *os.File, do func(fd uintptr) error) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return errors.Join(raw.Control(func(fd uintptr) { err = do(fd) }), err)
+}
+
 // Wait returns when the tree has ended and all its output has been written.
 func (p *process) Wait() (sandbox.Result, error) {
 	<-p.ended
@@ -83,9 +102,9 @@ func (p *process) Wait() (sandbox.Result, error) {
 
 func (p *process) copy(w io.Writer, r *os.File) {
 	p.copiers.Go(func() {
-		_, _ = io.Copy(w, r) // a terminal ends with EIO
-		// A writer that fails must not stop the program in its next write.
-		_, _ = io.Copy(io.Discard, r)
+		// A terminal ends with EIO. Where it is the writer that fails, the
+		// program's next write fails too, as it would without walls.
+		_, _ = io.Copy(w, r)
 		r.Close()
 	})
 }
@@ -110,6 +129,7 @@ func (p *process) finish() {
 	p.walk()
 	p.measure()
 	r := sandbox.Result{Wall: wall, Stats: p.Stats(), StdoutCut: p.stdout.Cut(), StderrCut: p.stderr.Cut(), Controls: p.controls}
+	r.OutputErr = errors.Join(p.stdout.Err(), p.stderr.Err())
 	r.User, r.System = p.group.times(p.state)
 	p.mu.Lock()
 	exit, cause := p.exit, p.cause

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/cordon-sandbox/cordon"
+	"github.com/cordon-sandbox/cordon/contain/sandbox"
+	"github.com/cordon-sandbox/cordon/contain/transaction"
+	"github.com/cordon-sandbox/cordon/guard/fsscope"
+	"github.com/cordon-sandbox/cordon/guard/policy"
+)
+
+// outcome is what --json prints.
+type outcome struct {
+	Run       string                `json:"run_id"`
+	Decision  string                `json:"decision"`
+	Runtime   string                `json:"runtime,omitempty"`
+	ExitCode  int                   `json:"exit_code"`
+	Cause     string                `json:"cause,omitempty"`
+	Wall      float64               `json:"wall_seconds"`
+	Stats     sandbox.Stats         `json:"stats"`
+	Sent      int64                 `json:"sent_bytes"`
+	Received  int64                 `json:"received_bytes"`
+	Controls  []sandbox.Held        `json:"controls"`
+	Committed bool                  `json:"committed"`
+	Changes   []transaction.Change  `json:"changes"`
+	Refused   []transaction.Refusal `json:"refused,omitempty"`
+
+	patches []string
+}
+
+// conflictChoices are the words of --on-conflict.
+var conflictChoices = map[string]transaction.Conflicts{
+	"stop": transaction.StopOnConflict, "keep": transaction.KeepWorkspace, "overwrite": transaction.OverwriteWorkspace,
+}
+
+// conclude commits or throws away. Paths outside of the workspace are
+// reported absolute.
+func (o *runOptions) conclude(out *outcome, roots []writableRoot, p *policy.Policy, r sandbox.Result) error {
+	all := make([][]transaction.Change, len(roots))
+	for i, root := range roots {
+		changes, err := root.tx.Diff()
+		if err != nil {
+			return errors.Join(err, rollbackAll(roots))
+		}
+		all[i] = changes
+		out.Changes = append(out.Changes, shown(root, i, changes)...)
+		if err := o.collectPatches(out, root, changes); err != nil {
+			return errors.Join(err, rollbackAll(roots))
+		}
+	}
+	keep := r.Cause == nil && (r.ExitCode == 0 || o.commit) && !o.discard
+	if !keep || len(out.Changes) == 0 {
+		return rollbackAll(roots)
+	}
+	// Of several directories none is committed when one cannot be.
+	if o.onConflict == "stop" && o.conflicts(out.Changes) {
+		return errors.Join(fmt.Errorf("nothing was committed: %w", transaction.ErrConflict), rollbackAll(roots))
+	}
+	out.Changes = nil
+	for i, root := range roots {
+		if err := o.commitRoot(out, root, i, p); err != nil {
+			return errors.Join(err, rollbackAll(roots[i:]))
+		}
+	}
+	out.Committed = true
+	return nil
+}
+
+func (o *runOptions) conflicts(changes []transaction.Change) (any bool) {
+	for _, c := range changes {
+		if c.Conflict {
+			any = true
+			fmt.Fprintf(o.runFlags.cmd.ErrOrStderr(), "cordon: %s was changed in the workspace meanwhile\n", printable(c.Path))
+		}
+	}
+	return any
+}
+
+// shown gives the changes of the further roots absolute paths.
+func shown(root writableRoot, i int, changes []transaction.Change) []transaction.Change {
+	if i == 0 {
+		return changes
+	}
+	out := make([]transaction.Change, len(changes))
+	for j, c := range changes {
+		c.Path = filepath.Join(root.path, c.Path)
+		out[j] = c
+	}
+	return out
+}
+
+// maxPatches is how many files --patch shows.
+const maxPatches = 200
+
+func (o *runOptions) collectPatches(out *outcome, root writableRoot, changes []transaction.Change) error {
+	if !o.patch {
+		return nil
+	}
+	for _, c := range changes {
+		if c.Mode.IsDir() {
+			continue
+		}
+		if len(out.patches) == maxPatches {
+			out.patches = append(out.patches, "further files are not shown\n")
+			return nil
+		}
+		text, err := root.tx.TextDiff(c.Path)
+		if err != nil {
+			return err
+		}
+		if text != "" {
+			out.patches = append(out.patches, text)
+		}
+	}
+	return nil
+}
+
+func (o *runOptions) commitRoot(out *outcome, root writableRoot, i int, p *policy.Policy) error {
+	protected, err := protection(p, root)
+	if err != nil {
+		return err
+	}
+	report, err := root.tx.Commit(transaction.Options{
+		Protected: protected, Conflicts: conflictChoices[o.onConflict], Progress: progress(o.runFlags.cmd.ErrOrStderr()),
+	})
+	if errors.Is(err, transaction.ErrConflict) {
+		o.conflicts(shown(root, i, report.Conflicts))
+		return fmt.Errorf("%s: nothing was committed: %w", printable(root.path), err)
+	}
+	if err != nil {
+		return err
+	}
+	out.Changes = append(out.Changes, shown(root, i, report.Applied)...)
+	for _, r := range report.Refused {
+		if i > 0 {
+			r.Path = filepath.Join(root.path, r.Path)
+		}
+		out.Refused = append(out.Refused, r)
+	}
+	return nil
+}
+
+// progress says on w how far a long commit is, once a second.
+func progress(w io.Writer) func(done, total int) {
+	last := time.Now()
+	return func(done, total int) {
+		if time.Since(last) < time.Second {
+			return
+		}
+		last = time.Now()
+		fmt.Fprintf(w, "cordon: committing: %d of %d changes\n", done, total)
+	}
+}
+
+// protection asks the file scope which paths a run may not leave changed.
+func protection(p *policy.Policy, root writableRoot) (func(rel string, kind transaction.ChangeKind) string, error) {
+	scope, err := fsscope.New(fsscope.Config{
+		Roots:     []fsscope.Root{{Path: root.path, Write: true}},
+		Workspace: root.path, Home: p.Home(), Coding: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func(rel string, kind transaction.ChangeKind) string {
+		if kind == transaction.ModeOnly {
+			return "" // a directory whose content changed
+		}
+		e := cordon.Effect{Kind: cordon.Write, Target: filepath.Join(root.path, rel), Dir: "/", Expanded: true, NoFollow: true}
+		if kind == transaction.Deleted {
+			e.Kind = cordon.Delete
+		} else if info, err := os.Lstat(filepath.Join(root.tx.Upper(), rel)); err == nil && info.IsDir() {
+			e.Op = "create" // an empty directory runs nothing; what is in it is asked about by itself
+		}
+		for _, f := range scope.Judge(e).Findings {
+			if f.Rule == fsscope.RuleProtected || f.Rule == fsscope.RulePersistence {
+				return f.Detail
+			}
+		}
+		return ""
+	}, nil
+}
+
+// report says what became of the run, on standard error: standard output is
+// the command's.
+func (o *runOptions) report(out *outcome) error {
+	w := o.runFlags.cmd.ErrOrStderr()
+	if o.asJSON {
+		return json.NewEncoder(w).Encode(out)
+	}
+	if out.Cause != "" {
+		fmt.Fprintf(w, "cordon: ended: %s\n", out.Cause)
+	}
+	for _, r := range out.Refused {
+		fmt.Fprintf(w, "cordon: not committed: %s: %s\n", printable(r.Path), printable(r.Why))
+	}
+	if o.diff {
+		listChanges(w, out)
+	}
+	for _, text := range out.patches {
+		if _, err := io.WriteString(w, printableLines(text)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func listChanges(w io.Writer, out *outcome) {
+	what := "thrown away"
+	if out.Committed {
+		what = "committed"
+	}
+	fmt.Fprintf(w, "cordon: %d changes, %s\n", len(out.Changes), what)
+	for _, c := range out.Changes {
+		fmt.Fprintf(w, "  %-8s %s\n", c.Kind, printable(c.Path))
+	}
+}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cordon-sandbox/cordon"
+	"github.com/cordon-sandbox/cordon/contain/egress"
+	"github.com/cordon-sandbox/cordon/contain/sandbox"
+	"github.com/cordon-sandbox/cordon/contain/transaction"
+	"github.com/cordon-sandbox/cordon/guard/policy"
+	"github.com/spf13/cobra"
+)
+
+// wallFlags say what a command is contained by.
+type wallFlags struct {
+	mem, pids, maxBytes int64
+	cpus                float64
+	timeout             time.Duration
+	resolver            string
+	private             []string
+	models              bool
+}
+
+func addWallFlags(cmd *cobra.Command) *wallFlags {
+	o := &wallFlags{}
+	f := cmd.Flags()
+	f.String("runtime", "", "the `NAME` of the runtime: "+runtimeNames()+", or auto for the strongest there is")
+	f.String("image", "", "the `IMAGE` of the docker runtime (default python:3.11-slim)")
+	f.Int64Var(&o.mem, "mem", 0, "memory in `MB` (default 2048)")
+	f.Float64Var(&o.cpus, "cpus", 0, "`NUMBER` of processors (default 2)")
+	f.Int64Var(&o.pids, "pids", 0, "`NUMBER` of processes (default 512)")
+	f.DurationVar(&o.timeout, "timeout", 0, "`TIME` until it is ended, such as 10s or 5m (default the policy's)")
+	f.Int64Var(&o.maxBytes, "max-bytes", 0, "`BYTES` that it may write, and send (default the policy's)")
+	f.StringVar(&o.resolver, "resolver", "", "DNS server `HOST:PORT` that the proxies ask, HOST an IP address (default the system's)")
+	f.StringArrayVar(&o.private, "unsafe-allow-private", nil, "a private or special range `CIDR` that allowed hosts may resolve to (repeatable)")
+	f.BoolVar(&o.models, "llm", false, "let it reach model APIs by their base-URL variables; the keys stay outside")
+	return o
+}
+
+// check refuses what no run could have.
+func (o *wallFlags) check() error {
+	if o.timeout < 0 || o.mem < 0 || o.mem > 1<<40 || o.pids < 0 || o.cpus < 0 || o.maxBytes < 0 {
+		return usagef("--timeout, --mem, --pids, --cpus and --max-bytes bound the command (want more than zero)")
+	}
+	return nil
+}
+
+// walls are what one contained command has around it.
+type walls struct {
+	policy  *policy.Policy
+	runtime sandbox.Runtime
+	net     *network
+	caps    sandbox.Caps
+	image   string
+	rootfs  string
+}
+
+// build makes the walls of a run, by the policy that decided on it.
+func (o *wallFlags) build(core *core, run cordon.Run, state string) (*walls, error) {
+	p, err := core.guard.Policy(run)
+	if err != nil {
+		return nil, err
+	}
+	w := &walls{policy: p, caps: o.caps(p), }
+	// A runtime that was asked for is the one that is used, or none is (G7).
+	if w.runtime, err = openRuntime(core.config.Runtime(), state); err != nil {
+		return nil, err
+	}
+	exceptions, err := prefixes(o.private)
+	if err == nil {
+		w.net, err = openNetwork(core, run, networkConfig{
+			rules: p.Hosts(), exceptions: exceptions, resolver: o.resolver, upload: w.caps.DiskBytes, models: o.models,
+		})
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.runtime.Close())
+	}
+	return w, nil
+}
+
+func (w *walls) close() error {
+	w.net.close()
+	return w.runtime.Close()
+}
+
+func (o *wallFlags) caps(p *policy.Policy) sandbox.Caps {
+	c := sandbox.Caps{MemoryBytes: o.mem << 20, CPUs: o.cpus, PIDs: o.pids, Wall: p.Caps().Exec, DiskBytes: p.Caps().BytesWritten}
+	if o.timeout > 0 {
+		c.Wall = min(c.Wall, o.timeout)
+	}
+	if o.maxBytes > 0 {
+		c.DiskBytes = min(c.DiskBytes, o.maxBytes)
+	}
+	c.FileBytes = c.DiskBytes
+	return c
+}
+
+// writableRoot is a directory whose changes a transaction collects.
+type writableRoot struct {
+	path string
+	tx   *transaction.Tx
+}
+
+// beginRoots opens a transaction for the workspace and for each further
+// directory that the policy lets the run write. The workspace comes first.
+func beginRoots(p *policy.Policy, state string) ([]writableRoot, error) {
+	paths := []string{p.Workspace()}
+	for _, r := range p.Roots() {
+		if r.Write && !ownPlace(r.Path) && r.Path != p.Workspace() && !strings.HasPrefix(r.Path, p.Workspace()+"/") {
+			if info, err := os.Stat(r.Path); err == nil && info.IsDir() {
+				paths = append(paths, r.Path)
+			}
+		}
+	}
+	var roots []writableRoot
+	for _, path := range paths {
+		tx, err := transaction.Begin(transaction.Config{Workspace: real(path), StateDir: state})
+		if err != nil {
+			return nil, errors.Join(err, rollbackAll(roots))
+		}
+		roots = append(roots, writableRoot{path, tx})
+	}
+	return roots, nil
+}
+
+func rollbackAll(roots []writableRoot) error {
+	var errs []error
+	for _, r := range roots {
+		errs = append(errs, r.tx.Rollback())
+	}
+	return errors.Join(errs...)
+}
+
+// ownPlace: the sandbox has its own there, or shows it anyhow.
+func ownPlace(path string) bool { return isSystem(path) || strings.HasPrefix(path, "/tmp/agent") }
+
+// spec is the command in its walls: the policy's roots, what is written kept
+// apart, an environment that holds nothing of the user's.
+func (w *walls) spec(roots []writableRoot, args []string) sandbox.Spec {
+	p := w.policy
+	s := sandbox.Spec{
+		ID: p.RunID(), Argv: args, Dir: p.Workspace(), Env: environment(p), Caps: w.caps, Image: w.image, Rootfs: w.rootfs,
+	}
+	// A tier that may only read the workspace gets it so from the kernel too.
+	if !slices.Contains(p.Roots(), policy.Root{Path: p.Workspace(), Write: true}) {
+		s.Mounts = append(s.Mounts, sandbox.Mount{Source: real(p.Workspace()), Target: p.Workspace()})
+		roots = roots[1:]
+	}
+	inTransaction := map[string]bool{p.Workspace(): true}
+	for _, r := range roots {
+		inTransaction[r.path] = true
+		s.Mounts = append(s.Mounts, sandbox.Mount{
+			Source: r.tx.Workspace(), Target: r.path, Access: sandbox.Overlay, Upper: r.tx.Upper(), Work: r.tx.Work(),
+		})
+	}
+	for _, r := range p.Roots() {
+		if inTransaction[r.Path] || ownPlace(r.Path) {
+			continue
+		}
+		m := sandbox.Mount{Source: real(r.Path), Target: r.Path, Optional: true}
+		if r.Write {
+			m.Access = sandbox.ReadWrite // a single file, or a part of the workspace
+		}
+		if r.Write && strings.HasPrefix(r.Path, p.Workspace()+"/") {
+			continue // writable with it
+		}
+		s.Mounts = append(s.Mounts, m)
+	}
+	return s
+}
+
+// real is the path without links: the runtime follows none in what it mounts.
+func real(path string) string {
+	if p, err := filepath.EvalSymlinks(path); err == nil {
+		return p
+	}
+	return path // the runtime says what is wrong with it
+}
+
+var systemPlaces = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt"}
+
+func isSystem(path string) bool {
+	return slices.ContainsFunc(systemPlaces, func(dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") })
+}
+
+// passedOn are the variables that tell how to show things, and no secrets.
+var passedOn = []string{"LANG", "LC_ALL", "LC_CTYPE", "TERM", "COLORTERM", "NO_COLOR", "TZ", "CI"}
+
+func environment(p *policy.Policy) []string {
+	env := []string{"HOME=/tmp", "USER=agent", "LOGNAME=agent", "SHELL=/bin/sh", "TMPDIR=/tmp", "CORDON_RUN=" + p.RunID(), "PATH=" + programPath(p)}
+	for _, name := range passedOn {
+		if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	return env
+}
+
+// programPath keeps of PATH what is there inside.
+func programPath(p *policy.Policy) string {
+	var dirs []string
+	visible := func(dir string) bool {
+		return isSystem(dir) || slices.ContainsFunc(p.Roots(), func(r policy.Root) bool { return dir == r.Path || strings.HasPrefix(dir, r.Path+"/") })
+	}
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		if filepath.IsAbs(dir) && visible(filepath.Clean(dir)) && !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	for _, dir := range []string{"/usr/local/bin", "/usr/bin", "/bin"} {
+		if !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return strings.Join(dirs, ":")
+}
+
+// resolverOf reads --resolver.
+func resolverOf(text string) (egress.Resolver, error) {
+	r, err := egress.NewResolver(text)
+	if err != nil {
+		return nil, exitError{exitUsage, fmt.Errorf("--resolver: %w", err)}
+	}
+	return r, nil
+}
