@@ -92,6 +92,19 @@ func TestAWriterThatFailsEndsTheProgramAsAClosedPipeWould(t *testing.T) {
 	}
 }
 
+func TestAScriptRunsAsItStandsAndCannotBeChanged(t *testing.T) {
+	r := newRuntime(t)
+	s := shell("")
+	remove, err := sandbox.ExecuteCommand(`echo "it's $0"; echo x >> "$0" || echo kept`).Put(&s, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer remove()
+	if o := run1(t, r, s); o.out != "it's /run/cordon/script.sh\nkept\n" || o.ExitCode != 0 {
+		t.Errorf("exit %d: %q, %q", o.ExitCode, o.out, o.errs)
+	}
+}
+
 type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, errors.New("full") }
