@@ -2,6 +2,7 @@ package shell
 
 import (
 	"path"
+	"regexp"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -572,6 +573,10 @@ func (w *walker) runFile(c *inv, file val) {
 		return
 	}
 	if body, ok := w.readScript(file); ok {
+		if c.p = lookupProgram(c.name); c.p != nil && startsOwnModule(body.s, c.name) {
+			w.apply(c)
+			return
+		}
 		w.scriptText(c, body, file, false)
 		return
 	}
@@ -580,6 +585,23 @@ func (w *walker) runFile(c *inv, file val) {
 		return
 	}
 	w.operandsOfUnknown(c.args)
+}
+
+// entryPoint is what installers write as the start of a Python program: it
+// calls one function of one module, and nothing else.
+var entryPoint = regexp.MustCompile(`^#![^\n]*python[^\n]*\n(?:# -\*- coding: utf-8 -\*-\n)?(?:import re\n)?import sys\n+from ([\w.]+) import (\w+)\n+` +
+	`if __name__ == ['"]__main__['"]:\n(?:    sys\.argv\[0\] = re\.sub\(r'[^'\n]*', '', sys\.argv\[0\]\)\n)?    sys\.exit\((\w+)\(\)\)\n?$`)
+
+// startsOwnModule: the script is the start of the program that it is named
+// after, so that its operands say what it does, as they do outside of a
+// virtual environment.
+func startsOwnModule(body, name string) bool {
+	m := entryPoint.FindStringSubmatch(body)
+	if m == nil || m[2] != m[3] {
+		return false
+	}
+	pkg, _, _ := strings.Cut(m[1], ".")
+	return pkg == strings.TrimRight(name, "0123456789.")
 }
 
 func (w *walker) emitExec(file val) {

