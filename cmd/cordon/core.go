@@ -209,6 +209,7 @@ func openCore(ctx context.Context, c *config.Config, stderr io.Writer) (*core, e
 	for _, note := range c.Notes() {
 		log.printf("%s", note)
 	}
+	go toolspec.Builtin() // it is made while the database opens
 	store, err := openStore(ctx, c)
 	if err != nil {
 		return nil, err
