@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cordon-sandbox/cordon/contain/sandbox"
+	"golang.org/x/sys/unix"
 )
 
 // groupPrefix begins the names of our cgroups; the supervisor's process ID
@@ -161,7 +162,8 @@ func (c *cgroups) placesV2(m controllerMount, own string, usable func(string, bo
 	}
 }
 
-// canMake tries for real whether a group with a controller can be made in dir.
+// canMake looks whether a group with a controller can be made in dir; of v2 it
+// tries for real.
 func canMake(dir string, v2 bool, controller string) string {
 	if v2 {
 		enabled, err := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
@@ -173,6 +175,14 @@ func canMake(dir string, v2 bool, controller string) string {
 				return fmt.Sprintf("the %s controller is not delegated: %v", controller, err)
 			}
 		}
+	}
+	if !v2 {
+		// A group takes its time to make and to remove, at each start. Where the
+		// directory may be written and still takes none, enter says so.
+		if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+			return err.Error()
+		}
+		return ""
 	}
 	trial := filepath.Join(dir, groupName())
 	if err := os.Mkdir(trial, 0o755); err != nil {
