@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/cordon-sandbox/cordon"
@@ -65,7 +67,7 @@ func (o *runOptions) conclude(out *outcome, roots []writableRoot, p *policy.Poli
 	}
 	out.Changes = nil
 	for i, root := range roots {
-		if err := o.commitRoot(out, root, i, p); err != nil {
+		if err := o.commitRoot(out, root, i, all[i], p); err != nil {
 			return errors.Join(err, rollbackAll(roots[i:]))
 		}
 	}
@@ -122,11 +124,12 @@ func (o *runOptions) collectPatches(out *outcome, root writableRoot, changes []t
 	return nil
 }
 
-func (o *runOptions) commitRoot(out *outcome, root writableRoot, i int, p *policy.Policy) error {
+func (o *runOptions) commitRoot(out *outcome, root writableRoot, i int, changes []transaction.Change, p *policy.Policy) error {
 	protected, err := protection(p, root)
 	if err != nil {
 		return err
 	}
+	protected = wholeRepositories(unfinished(changes), protected)
 	report, err := root.tx.Commit(transaction.Options{
 		Protected: protected, Conflicts: conflictChoices[o.onConflict], Progress: progress(o.runFlags.cmd.ErrOrStderr()),
 	})
@@ -160,7 +163,7 @@ func progress(w io.Writer) func(done, total int) {
 }
 
 // protection asks the file scope which paths a run may not leave changed.
-func protection(p *policy.Policy, root writableRoot) (func(rel string, kind transaction.ChangeKind) string, error) {
+func protection(p *policy.Policy, root writableRoot) (protector, error) {
 	scope, err := fsscope.New(fsscope.Config{
 		Roots:     []fsscope.Root{{Path: root.path, Write: true}},
 		Workspace: root.path, Home: p.Home(), Coding: true,
@@ -187,6 +190,43 @@ func protection(p *policy.Policy, root writableRoot) (func(rel string, kind tran
 	}, nil
 }
 
+// unfinished are the git directories in which the run left an operation half
+// done: its list of commands is protected, as git would execute it.
+func unfinished(changes []transaction.Change) []string {
+	var dirs []string
+	for _, c := range changes {
+		switch path.Base(c.Path) {
+		case "rebase-merge", "rebase-apply", "sequencer", "worktrees":
+			if dir := path.Dir(c.Path); path.Base(dir) == ".git" && c.Kind != transaction.Deleted {
+				dirs = append(dirs, dir)
+			}
+		}
+	}
+	return dirs
+}
+
+// wholeRepositories leaves the state of such a repository as it was, all but
+// its objects: half of it would be a repository that is in no state at all.
+func wholeRepositories(gitDirs []string, protected protector) protector {
+	if len(gitDirs) == 0 {
+		return protected
+	}
+	return func(rel string, kind transaction.ChangeKind) string {
+		if why := protected(rel, kind); why != "" {
+			return why
+		}
+		for _, dir := range gitDirs {
+			if below, ok := strings.CutPrefix(rel, dir+"/"); ok && below != "objects" && !strings.HasPrefix(below, "objects/") {
+				return "git was left in the middle of a rebase or the like, which is not carried over: the repository stays as it was"
+			}
+		}
+		return ""
+	}
+}
+
+// protector says why a path may not be changed by the run, or "".
+type protector = func(rel string, kind transaction.ChangeKind) string
+
 // report says what became of the run, on standard error: standard output is
 // the command's.
 func (o *runOptions) report(out *outcome) error {
@@ -197,9 +237,7 @@ func (o *runOptions) report(out *outcome) error {
 	if out.Cause != "" {
 		fmt.Fprintf(w, "cordon: ended: %s\n", out.Cause)
 	}
-	for _, r := range out.Refused {
-		fmt.Fprintf(w, "cordon: not committed: %s: %s\n", printable(r.Path), printable(r.Why))
-	}
+	listRefused(w, out.Refused)
 	if o.diff {
 		listChanges(w, out)
 	}
@@ -209,6 +247,37 @@ func (o *runOptions) report(out *outcome) error {
 		}
 	}
 	return nil
+}
+
+// listRefused says of each directory and each reason one line: what lies below
+// a path that was refused goes without saying.
+func listRefused(w io.Writer, refused []transaction.Refusal) {
+	type group struct {
+		first string
+		more  int
+	}
+	groups := map[string]*group{}
+	var order []string
+	top := ""
+	for _, r := range refused {
+		if top != "" && strings.HasPrefix(r.Path, top+"/") {
+			continue
+		}
+		top = r.Path
+		if g := groups[r.Why]; g != nil {
+			g.more++
+			continue
+		}
+		groups[r.Why] = &group{first: r.Path}
+		order = append(order, r.Why)
+	}
+	for _, why := range order {
+		g, more := groups[why], ""
+		if g.more > 0 {
+			more = fmt.Sprintf(" and %d more", g.more)
+		}
+		fmt.Fprintf(w, "cordon: not committed: %s%s: %s\n", printable(g.first), more, printable(why))
+	}
 }
 
 func listChanges(w io.Writer, out *outcome) {
