@@ -19,6 +19,7 @@ fuzz:
 
 bench:
 	go test -run '^$$' -bench . -benchmem ./...
+	go run ./internal/ratios
 
 # Verdicts over public commands, example cases and the machine's libraries.
 accuracy:
