@@ -189,20 +189,55 @@ func container(_ *scene, _ int, e *cordon.Effect) ruling {
 	return d
 }
 
+// ownAsks and ownChanges are the commands of Cordon that say something, and
+// those that change what it holds.
+var (
+	ownAsks    = []string{"version", "doctor", "check", "help", "runs", "violations", "report", "audit", "completion", "--help", "--version"}
+	ownChanges = []string{"kill", "proposals", "policy", "install", "uninstall", "daemon", "hook", "gateway", "mcp", "proxy"}
+	// ownReads are what of the latter only shows.
+	ownReads = []string{"proposals list", "proposals show", "policy show", "policy pins", "policy schema", "policy check"}
+	// ownWidens are the flags by which a command inside the walls would get
+	// more than the agent was given.
+	ownWidens = []string{"--read", "--write", "--allow-host", "--allow-tool", "--mode", "--tier", "--profile", "--config", "--workspace", "--home", "--unsafe-allow-private", "--llm", "--db", "--run-id", "--runtime"}
+)
+
 // ownCommand: an agent that releases its own run, or approves its own
 // proposals, is not bounded. Questions are harmless where the arguments are
-// known.
+// known, and so is a command inside the walls that it is given anyhow.
 func ownCommand(_ *scene, _ int, e *cordon.Effect) ruling {
 	if path.Base(e.Target) != "cordon" {
 		return pass
 	}
-	for _, f := range strings.Fields(e.Text) {
-		switch f {
-		case "kill", "proposals", "pin", "policy", "approve":
-			return ruling{severity: certain, detail: "The call would administer Cordon itself."}
-		case "version", "doctor", "check", "help", "--help":
-			return pass
+	unknown := ruling{severity: unsure, detail: "The call would start Cordon itself."}
+	words := strings.Fields(e.Text)
+	if len(words) == 0 {
+		return unknown
+	}
+	switch {
+	case slices.Contains(ownReads, strings.Join(words[:min(2, len(words))], " ")), slices.Contains(ownAsks, words[0]):
+		return pass
+	case slices.Contains(ownChanges, words[0]):
+		return ruling{severity: certain, detail: "The call would administer Cordon itself."}
+	case words[0] == "run" && !widens(words[1:]):
+		return pass
+	}
+	// A flag may stand before the command.
+	if slices.ContainsFunc(words, func(w string) bool { return slices.Contains(ownChanges, w) }) {
+		return ruling{severity: certain, detail: "The call would administer Cordon itself."}
+	}
+	return unknown
+}
+
+// widens reports whether flags of cordon run ask for more than is given.
+func widens(words []string) bool {
+	for _, w := range words {
+		if w == "--" {
+			return false
+		}
+		flag, _, _ := strings.Cut(w, "=")
+		if slices.Contains(ownWidens, flag) {
+			return true
 		}
 	}
-	return ruling{severity: unsure, detail: "The call would start Cordon itself."}
+	return true // there is no command behind --
 }

@@ -432,6 +432,12 @@ var effectCases = map[string][]row{
 	"self.command": {
 		{"a kill is released", cordon.Effect{Kind: cordon.Execute, Target: "/usr/bin/cordon", Text: "kill --release r1 --why x"}, "", "", certain},
 		{"unknown arguments", do(cordon.Execute, "", "cordon"), "", "", unsure},
+		{"a proposal is approved", cordon.Effect{Kind: cordon.Execute, Target: "cordon", Text: "proposals approve prop-1"}, "", "", certain},
+		{"a flag before the command", cordon.Effect{Kind: cordon.Execute, Target: "cordon", Text: "--db x proposals approve prop-1"}, "", "", certain},
+		{"its hooks are taken away", cordon.Effect{Kind: cordon.Execute, Target: "cordon", Text: "uninstall claude"}, "", "", certain},
+		{"a command inside wider walls", cordon.Effect{Kind: cordon.Execute, Target: "cordon", Text: "run --write=/ -- rm -r x"}, "", "", unsure},
+		{"a command inside the walls", cordon.Effect{Kind: cordon.Execute, Target: "cordon", Text: "run --diff -- make test"}, "", "", harmless},
+		{"proposals are listed", cordon.Effect{Kind: cordon.Execute, Target: "cordon", Text: "proposals list --json"}, "", "", harmless},
 		{"its version", cordon.Effect{Kind: cordon.Execute, Target: "cordon", Text: "version"}, "", "", harmless},
 		{"another program", do(cordon.Execute, "", "cordonbleu"), "", "", harmless},
 	},

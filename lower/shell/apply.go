@@ -286,8 +286,24 @@ func pathLike(s string) bool {
 
 // unknownProgram lowers a program that no entry describes.
 func (w *walker) unknownProgram(c *inv) {
-	w.emit(cordon.Effect{Kind: cordon.Execute, Target: c.word.s, Origin: cordon.OriginFile})
+	w.emit(cordon.Effect{Kind: cordon.Execute, Target: c.word.s, Origin: cordon.OriginFile, Text: ownWords(c.name, c.args)})
 	w.operandsOfUnknown(c.args)
+}
+
+// ownWords are the words of a command of Cordon itself, which decide whether
+// it asks for something or administers; "" where one of them cannot be told.
+func ownWords(name string, args []val) string {
+	if name != "cordon" {
+		return ""
+	}
+	var words []string
+	for _, a := range args {
+		if !a.known() {
+			return ""
+		}
+		words = append(words, dropMarks(a.s))
+	}
+	return strings.Join(words, " ")
 }
 
 // operandsOfUnknown takes words of a command that is not known: paths are

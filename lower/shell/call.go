@@ -526,7 +526,7 @@ func (w *walker) fromTextPath(c *inv) bool {
 func (w *walker) program(c *inv) {
 	c.p = lookupProgram(c.name)
 	if setsUpShell(c) {
-		w.emit(cordon.Effect{Kind: cordon.Execute, Target: c.word.s, Origin: cordon.OriginFile})
+		w.emit(cordon.Effect{Kind: cordon.Execute, Target: c.word.s, Origin: cordon.OriginFile, Text: ownWords(c.name, c.args)})
 		c.print(val{})
 		return
 	}
@@ -539,7 +539,7 @@ func (w *walker) program(c *inv) {
 		return
 	}
 	if !c.p.builtin {
-		w.emit(cordon.Effect{Kind: cordon.Execute, Target: c.word.s, Origin: cordon.OriginFile})
+		w.emit(cordon.Effect{Kind: cordon.Execute, Target: c.word.s, Origin: cordon.OriginFile, Text: ownWords(c.name, c.args)})
 	}
 	defer w.act(c.name)()
 	w.apply(c)
@@ -564,7 +564,7 @@ func setsUpShell(c *inv) bool {
 // runFile runs a program given by its path: a script that the text wrote or
 // that the workspace holds is read in turn.
 func (w *walker) runFile(c *inv, file val) {
-	w.emitExec(file)
+	w.emitExec(file, c.args)
 	if c.name == "" {
 		c.name = path.Base(dropMarks(file.s))
 	}
@@ -604,9 +604,9 @@ func startsOwnModule(body, name string) bool {
 	return pkg == strings.TrimRight(name, "0123456789.")
 }
 
-func (w *walker) emitExec(file val) {
+func (w *walker) emitExec(file val, args []val) {
 	t, pat := globTarget(file.s)
-	e := cordon.Effect{Kind: cordon.Execute, Target: t, Pattern: pat, Expanded: true, Origin: cordon.OriginFile}
+	e := cordon.Effect{Kind: cordon.Execute, Target: t, Pattern: pat, Expanded: true, Origin: cordon.OriginFile, Text: ownWords(path.Base(t), args)}
 	if !strings.HasPrefix(t, "/") {
 		if d := w.dir(); d.known() {
 			e.Dir = d.s

@@ -228,7 +228,7 @@ func (w *walker) shellFile(c *inv, args []val) {
 	}
 	if hasMark(file.s) {
 		if strings.HasPrefix(file.s, mPath) || strings.HasPrefix(file.s, mName) || strings.HasPrefix(file.s, mTemp) || !startsUnknown(file.s) {
-			w.emitExec(file)
+			w.emitExec(file, nil)
 			return
 		}
 		if i := strings.LastIndexByte(file.s, '/'); i > 0 && !hasMark(file.s[i:]) && file.origin() == cordon.OriginUnknown {
@@ -238,7 +238,7 @@ func (w *walker) shellFile(c *inv, args []val) {
 		return
 	}
 	w.reads(file)
-	w.emitExec(file)
+	w.emitExec(file, nil)
 	if body, ok := w.readScript(file); ok {
 		w.scriptText(c, body, file, true)
 		return
@@ -269,7 +269,7 @@ func (w *walker) scriptFile(c *inv, lang string, file val, via string) {
 		return
 	}
 	w.reads(file)
-	w.emitExec(file)
+	w.emitExec(file, nil)
 	if body, ok := w.readScript(file); ok {
 		w.code(lang, body, via)
 	}
