@@ -15,8 +15,11 @@
 // can compute it anew from the first changed row on, and drop the last rows
 // together with the head record. That is noticed only where the head (see
 // Store.Head) was also kept elsewhere, out of the writer's reach, and handed
-// to Verify. Who is killed, counters, usage and pins are not in the chain,
-// but for this: Verify misses the kill of a chained row that killed its run.
+// to Verify. Who is killed, counters, usage, pins and provenance chunks are
+// not in the chain, but for this: Verify misses the kill of a chained row that
+// killed its run. What became of proposals has a chain of its own, without a
+// head record: the last changes can be cut off together with the state that
+// they left.
 package audit
 
 import (
@@ -340,14 +343,45 @@ type Store interface {
 	// one. The error is ErrPinChanged where no such definition is pending.
 	ApprovePin(ctx context.Context, server, tool, hash string) error
 
+	// AddProposal stores p as pending, with the event that says so, and
+	// returns it; made is true. Where one with the same binding is pending,
+	// approved or rejected and has not expired at p.CreatedAt, that one is
+	// returned instead and nothing is stored. The error is
+	// ErrTooManyProposals where as many are pending as b permits. What has
+	// expired by then is stored as expired and does not count.
+	AddProposal(ctx context.Context, p Proposal, b ProposalBounds) (standing Proposal, made bool, err error)
+	// MoveProposal changes a proposal's state if it is in state m.From, in
+	// one step: of several callers, in whatever processes, one moves it. It
+	// returns the proposal as it then stands. A move that comes after the
+	// proposal's time stores instead that it expired, and moved is false. The
+	// error is ErrNoProposal where there is none.
+	MoveProposal(ctx context.Context, m ProposalMove) (standing Proposal, moved bool, err error)
+	// Proposal returns a proposal; ok is false where there is none.
+	Proposal(ctx context.Context, id string) (p Proposal, ok bool, err error)
+	Proposals(ctx context.Context, f ProposalFilter) ([]Proposal, error)
+	// ProposalEvents are the changes of a proposal's state, oldest first.
+	ProposalEvents(ctx context.Context, id string) ([]ProposalEvent, error)
+
+	// AddChunks appends to what is known of runs' contexts, all or none. A
+	// chunk that the run has already, with the same ID, trust and segment, is
+	// not stored again. Of each run the newest chunks are kept whose sizes
+	// (ChunkRow.Size) are keep bytes together, and one at least.
+	AddChunks(ctx context.Context, keep int64, cs ...ChunkRow) error
+	// Chunks are those of a run after that Seq, in order.
+	Chunks(ctx context.Context, runID string, afterSeq int64) ([]ChunkRow, error)
+	// DropChunks drops the chunks of all runs whose newest is of a time before
+	// that, and returns how many.
+	DropChunks(ctx context.Context, before time.Time) (n int64, err error)
+
 	Runs(ctx context.Context, f RunFilter) ([]RunSummary, error)
 	Violations(ctx context.Context, f Filter) ([]Violation, error)
 	Report(ctx context.Context, f ReportFilter) (Report, error)
 
 	// Head is the end of the chain, to be kept elsewhere.
 	Head(ctx context.Context) (Head, error)
-	// Verify checks the chain, and that the known heads lie on it. What it
-	// finds is in the result; an error is a malfunction.
+	// Verify checks the chain, that the known heads lie on it, and the chain
+	// of the proposals' events. What it finds is in the result; an error is a
+	// malfunction.
 	Verify(ctx context.Context, known ...Head) (VerifyResult, error)
 
 	// Flush writes what Count and AddUsage hold.

@@ -53,6 +53,12 @@ type values struct {
 	e2bKey         Secret
 	tenants        map[string]Tenant
 	tools          []byte
+	judgeModel     JudgeModel
+	provenance     Provenance
+	proposalTTL    duration
+	egress         Egress
+	sandbox        Sandbox
+	gateway        Gateway
 }
 
 // Phases says which steps compute. What does not compute finds nothing.
@@ -232,6 +238,10 @@ func documented() values {
 		runtime: "docker",
 		vm:      VM{MemMB: 256, VCPUs: 1, BootTimeout: 5 * time.Second},
 		judge:   Judge{Timeout: 2 * time.Second, CircuitThreshold: 5, CircuitCooldown: 120 * time.Second},
+
+		provenance:  Provenance{MaxText: 16 << 20},
+		proposalTTL: 15 * time.Minute,
+		gateway:     documentedGateway(),
 	}
 }
 

@@ -393,8 +393,8 @@ tenants:
 	if s := shown(t, c, "caps.exec_seconds"); s.SourceDetail != userFile+":8" || s.Value != "30.5" {
 		t.Errorf("%+v", s)
 	}
-	if len(c.Notes()) != 0 {
-		t.Errorf("notes %q", c.Notes())
+	if n := c.Notes(); len(n) != 1 || !strings.Contains(n[0], "judge.provider") {
+		t.Errorf("notes %q", n)
 	}
 }
 
@@ -638,6 +638,7 @@ func FuzzFile(f *testing.F) {
 	} {
 		f.Add([]byte(s))
 	}
+	f.Add([]byte(sectionsFile))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := Load(world{files: yamlFile(string(data))}.input())
 		if (c == nil) == (err == nil) {
@@ -653,6 +654,16 @@ func FuzzFile(f *testing.F) {
 		for _, p := range append(c.Read(), c.Write()...) {
 			if !filepath.IsAbs(p) || filepath.Clean(p) != p {
 				t.Fatalf("root %q", p)
+			}
+		}
+		for _, token := range c.Gateway().Tokens {
+			if token.SHA256 != "" && len(token.SHA256) != 64 {
+				t.Fatalf("token %+v", token)
+			}
+		}
+		for _, s := range c.Gateway().Servers {
+			if s.Name == "" || (s.Transport == "stdio") != (len(s.Command) > 0) || (s.Transport == "stdio") != (s.Sandbox != "") || (s.URL == "") != (s.Transport == "stdio") {
+				t.Fatalf("server %+v", s)
 			}
 		}
 		for _, tenant := range c.Tenants() {

@@ -155,6 +155,11 @@ func list(n *yaml.Node) ([]string, error) {
 
 func (l *loader) apply(key string, n *yaml.Node) {
 	s := l.setting(key)
+	if s.node != nil {
+		s.node(l, key, n)
+		l.came(key, "file", l.line(n))
+		return
+	}
 	var err error
 	if s.add != nil {
 		var items []string

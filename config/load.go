@@ -53,6 +53,7 @@ func Load(in Input) (*Config, error) {
 	l.modeOfEnv()
 	l.loadFlags()
 	l.masterSwitch()
+	l.checkJudge()
 	if len(l.errs) > 0 {
 		return nil, errors.Join(l.errs...)
 	}
@@ -190,7 +191,10 @@ func (l *loader) notes() []string {
 	if len(l.v.tenants) > 0 && !l.v.tenantOverride {
 		list = append(list, "tenants: the overrides have no effect while policy_tenant_override is false.")
 	}
-	return list
+	if l.v.phases.Judge && l.v.judgeModel.Provider == "" {
+		list = append(list, "phases.judge: no judge is asked while judge.provider is not set.")
+	}
+	return append(list, l.gatewayNotes()...)
 }
 
 // loadFile finds, reads and applies the file. The working directory is not

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/cordon-sandbox/cordon"
 )
 
@@ -30,8 +32,8 @@ type Setting struct {
 // origin is where a value came from.
 type origin struct{ source, detail string }
 
-// setting describes one setting. Either set or add is given: add is for
-// lists, whose sources add up.
+// setting describes one setting. One of set, add and node is given: add is for
+// lists, whose sources add up, node for what is more than values in the file.
 type setting struct {
 	name string
 	env  string
@@ -40,6 +42,7 @@ type setting struct {
 	noFile bool
 	set    func(v *values, s string, p places) error
 	add    func(v *values, list []string, p places) error
+	node   func(l *loader, key string, n *yaml.Node)
 	show   func(v *values) string
 }
 
@@ -69,7 +72,7 @@ func (c *Config) Settings() []Setting {
 // table lists the settings in the order in which they are shown. Those that
 // only the file's structure sets (tenants, tools) have neither set nor add.
 func table() []setting {
-	return slices.Concat(modeSettings(), phaseSettings(), boundSettings(), listSettings())
+	return slices.Concat(modeSettings(), phaseSettings(), boundSettings(), listSettings(), sectionSettings(), gatewaySettings())
 }
 
 func modeSettings() []setting {

@@ -16,6 +16,10 @@ import (
 // run, kills and stores.
 func (j *judgement) conclude() {
 	j.decide()
+	j.contain(cordon.PhaseProvenance, "judge", func() error { j.askJudge(); return nil })
+	j.decide()
+	j.contain(cordon.PhaseProvenance, "proposal", j.ask)
+	j.decide()
 	// What runs is counted; in shadow mode everything runs.
 	if j.fixed != nil && (j.out.Outcome == cordon.Allowed || j.out.Mode == cordon.Shadow) {
 		j.contain(cordon.PhaseTripwire, "reserve", j.reserve)
@@ -25,10 +29,17 @@ func (j *judgement) conclude() {
 		j.count()
 		return
 	}
+	if j.out.Approval != "" { // what stood against it came after the approval
+		j.contain(cordon.PhaseProvenance, "proposal", func() error { return j.book.Done(j.ctx, j.out.Approval, true) })
+		j.out.Approval = ""
+	}
 	j.rewrite()
 	if j.out.Killed && j.worthKilling() {
 		if err := j.kill.Trip(j.ctx, j.killRecord()); err != nil {
 			j.malfunction(cordon.PhaseTripwire, "kill", err)
+		}
+		if _, err := j.book.CancelRun(context.WithoutCancel(j.ctx), j.policy.RunID(), "cordon", "the run was killed"); err != nil {
+			j.cfg.Logf("guard: proposals of run %s: %v", j.policy.RunID(), err) // a killed run can take none up
 		}
 	}
 	j.store()
@@ -99,6 +110,9 @@ func (j *judgement) count() {
 		c.RunID = j.policy.RunID()
 	}
 	j.cfg.Store.Count(c, 1)
+	if j.named && j.cfg.Phases.Provenance && !j.onlyReads() {
+		j.origins.called(j.policy.RunID(), j)
+	}
 }
 
 // worthKilling: a run that was made up for this one call and has no session
@@ -197,7 +211,12 @@ func clone(v *strictjson.Value) strictjson.Value {
 }
 
 // Settle records what a decided call truly used.
-func (g *Guard) Settle(_ context.Context, d cordon.Decision, u cordon.Usage) error {
+func (g *Guard) Settle(ctx context.Context, d cordon.Decision, u cordon.Usage) error {
+	if d.Approval != "" {
+		if err := g.book.Done(ctx, d.Approval, u.Failed); err != nil {
+			return err
+		}
+	}
 	if d.Ticket == "" {
 		return nil
 	}

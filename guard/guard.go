@@ -31,6 +31,8 @@ import (
 	"github.com/cordon-sandbox/cordon/guard/fsscope"
 	"github.com/cordon-sandbox/cordon/guard/killrun"
 	"github.com/cordon-sandbox/cordon/guard/policy"
+	"github.com/cordon-sandbox/cordon/guard/proposal"
+	"github.com/cordon-sandbox/cordon/guard/provenance"
 	"github.com/cordon-sandbox/cordon/internal/strictjson"
 	"github.com/cordon-sandbox/cordon/lower"
 )
@@ -57,9 +59,39 @@ type Config struct {
 	SelfPaths []string
 	// User is the account that tools run as; may be empty.
 	User string
+	// Secret keys what is kept of the texts that runs have seen; processes that
+	// share a store share it. The zero value is a random one of this process.
+	Secret [32]byte
+	// OriginBytes bounds what is kept of one run's texts; 0 is the package's
+	// default.
+	OriginBytes int64
+	// ProposalTTL is how long a proposal waits for a person; 0 is the default.
+	ProposalTTL time.Duration
+	// Judge is asked about effects that cannot be taken back; nil is nobody.
+	Judge ActionJudge
 	// Logf is told of malfunctions that refuse nothing (shadow mode). May be
 	// nil.
 	Logf func(format string, args ...any)
+}
+
+// ActionJudge has a model look at calls whose effects cannot be taken back.
+type ActionJudge interface {
+	// Concerns reports whether the effects are for the judge.
+	Concerns([]cordon.Effect) bool
+	// Judge returns what the judge holds against the call; ok is false where
+	// that is nothing.
+	Judge(ctx context.Context, s Subject) (f cordon.Finding, ok bool)
+}
+
+// Subject is the call that a judge is asked about.
+type Subject struct {
+	Tenant, Server, Tool string
+	Args                 *strictjson.Value
+	Effects              []cordon.Effect
+	Tier                 cordon.Tier
+	PolicyHash           string
+	// Findings are what the phases found.
+	Findings []cordon.Finding
 }
 
 // Guard decides. It is safe for concurrent use.
@@ -70,7 +102,11 @@ type Guard struct {
 	meter  *caps.Meter
 	phases []phase
 	pins   *pins
-	ticket atomic.Uint64
+	// origins are the texts that runs have seen, book the calls that wait for a
+	// person.
+	origins *origins
+	book    *proposal.Book
+	ticket  atomic.Uint64
 
 	// compiled holds, by policy hash, what is made of a policy once.
 	compiledMu sync.RWMutex
@@ -128,6 +164,13 @@ func New(c Config) (*Guard, error) {
 		return nil, err
 	}
 	g.pins = newPins(c.Store)
+	if c.OriginBytes == 0 {
+		c.OriginBytes = provenance.DefaultBytes
+	}
+	g.origins = newOrigins(c.Store, c.Secret, c.OriginBytes)
+	if g.book, err = proposal.New(proposal.Config{Store: c.Store, TTL: c.ProposalTTL}); err != nil {
+		return nil, err
+	}
 	// The order is fixed here and nowhere else. Every phase runs, whatever
 	// the ones before it found: layers that fire independently must not hide
 	// each other's evidence.
@@ -136,6 +179,7 @@ func New(c Config) (*Guard, error) {
 		{cordon.PhaseFS, c.Phases.FS, (*judgement).scope},
 		{cordon.PhaseTripwire, true, (*judgement).tripwires}, // holds its own switches
 		{cordon.PhaseEgress, c.Phases.Egress, (*judgement).egress},
+		{cordon.PhaseProvenance, c.Phases.Provenance, (*judgement).provenance},
 	}
 	return g, nil
 }
@@ -481,11 +525,3 @@ func (j *judgement) readArgs() error {
 	}
 	return nil
 }
-
-// Record keeps what entered the run's context.
-func (g *Guard) Record(_ context.Context, _ cordon.Run, _ ...cordon.Chunk) ([]string, error) {
-	return nil, nil
-}
-
-// Resolve is a person's answer to a proposal.
-func (g *Guard) Resolve(context.Context, string, bool, string) error { return nil }

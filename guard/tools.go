@@ -62,6 +62,16 @@ func (p *pins) schema(server, tool string) []byte {
 	return nil
 }
 
+// approvedHash is that of the tool's definition, or "" where none is known.
+func (p *pins) approvedHash(server, tool string) string {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if s := p.servers[server]; s != nil {
+		return s.approved[tool]
+	}
+	return ""
+}
+
 // quarantined says why a tool may not be called, or "". A server that is not
 // known yet is looked up once; a tool in quarantine is looked up each time,
 // since an operator may have approved it meanwhile.

@@ -26,6 +26,10 @@ type Store struct {
 	kills  []audit.Kill
 	pins   []audit.Pin
 	gen    uint64
+
+	proposals []audit.Proposal
+	events    []audit.ProposalEvent
+	chunks    map[string][]audit.ChunkRow // by run
 }
 
 var _ audit.Store = (*Store)(nil)
@@ -342,6 +346,14 @@ func (s *Store) Verify(ctx context.Context, known ...audit.Head) (audit.VerifyRe
 		r := s.runs[s.rows[i].RunID]
 		c.Row(&s.rows[i], r.Hash())
 	}
+	e := c.Events()
+	for i := range s.events {
+		e.Event(&s.events[i], s.proposal(s.events[i].ProposalID).Hash())
+	}
+	for i := range s.proposals {
+		e.Proposal(&s.proposals[i])
+	}
+	e.Finish()
 	return c.Finish(s.head()), nil
 }
 

@@ -1,7 +1,9 @@
 package audittest_test
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
@@ -9,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/cordon-sandbox/cordon"
 	"github.com/cordon-sandbox/cordon/audit"
 	"github.com/cordon-sandbox/cordon/audit/audittest"
 	"github.com/cordon-sandbox/cordon/audit/sqlite"
@@ -20,7 +23,7 @@ func transcript(t *testing.T, s audit.Store) (log []any) {
 	note := func(vs ...any) {
 		for _, v := range vs {
 			if err, ok := v.(error); ok {
-				v = []bool{errors.Is(err, audit.ErrNotKilled), errors.Is(err, audit.ErrPinChanged)}
+				v = []bool{errors.Is(err, audit.ErrNotKilled), errors.Is(err, audit.ErrPinChanged)} // an error
 			}
 			log = append(log, v)
 		}
@@ -59,9 +62,96 @@ func transcript(t *testing.T, s audit.Store) (log []any) {
 	s.Count(audit.Counter{Tool: "Read", Outcome: "allowed"}, 4)
 	rep, err := s.Report(ctx, audit.ReportFilter{})
 	note(rep.Total, rep.Allowed, rep.Refused, rep.WouldRefuse, err)
+	proposals(t, s, note)
+	chunks(t, s, note)
 	v, err := s.Verify(ctx)
 	note(v.OK, v.Rows, err)
 	return log
+}
+
+func proposals(t *testing.T, s audit.Store, note func(...any)) {
+	ctx := t.Context()
+	at := time.Unix(1000, 0).UTC()
+	bounds := audit.ProposalBounds{PerRun: 3, PerTenant: 4}
+	propose := func(id, run, args string, after time.Duration) {
+		p, made, err := s.AddProposal(ctx, audit.Proposal{
+			ID: id, Binding: audit.Binding{TenantID: "t", RunID: run, Tool: "send", ArgsHash: args, PolicyHash: "p"},
+			Args: "{\"to\":\"x\u202e\",\"password\":\"zebra\"}", Reason: "api_key=zebra", Chunks: []string{"c1"},
+			CreatedAt: at.Add(after), ExpiresAt: at.Add(after + time.Minute),
+		}, bounds)
+		if err != nil {
+			p = audit.Proposal{} // what it then holds is nobody's
+		}
+		note(p, made, errors.Is(err, audit.ErrTooManyProposals), err)
+	}
+	move := func(id string, from, to audit.ProposalState, after time.Duration, by string) {
+		p, moved, err := s.MoveProposal(ctx, audit.ProposalMove{ID: id, From: from, To: to, By: by, At: at.Add(after)})
+		note(p, moved, errors.Is(err, audit.ErrNoProposal), err)
+	}
+	propose("p1", "r1", "a", 0)
+	propose("p2", "r1", "a", 0) // is p1
+	propose("p2", "r2", "a", 0) // another run
+	propose("", "r1", "b", 0)
+	propose("p3", "r1", "b", 0)
+	propose("p4", "r1", "c", 0)
+	propose("p5", "r1", "d", 0) // one too many of the run
+	propose("p6", "r3", "d", 0) // one too many of the tenant
+	move("none", audit.ProposalPending, audit.ProposalApproved, 1, "ann")
+	move("p1", audit.ProposalPending, audit.ProposalApproved, 1, " ")
+	move("p1", audit.ProposalPending, audit.ProposalExecuted, 1, "ann")
+	move("p1", audit.ProposalPending, audit.ProposalApproved, 1, "ann")
+	move("p1", audit.ProposalPending, audit.ProposalApproved, 2, "bob")
+	propose("p7", "r1", "a", 3) // is p1, approved
+	move("p1", audit.ProposalApproved, audit.ProposalExecuted, 4, "call")
+	move("p1", audit.ProposalExecuted, audit.ProposalFailed, 5, "call")
+	propose("p8", "r1", "a", 6) // a new one
+	move("p3", audit.ProposalPending, audit.ProposalRejected, 6, "ann")
+	propose("p9", "r1", "b", 7)                                                     // is p3, rejected
+	move("p4", audit.ProposalPending, audit.ProposalApproved, 2*time.Minute, "ann") // too late
+	propose("p10", "r1", "e", 2*time.Minute)                                        // lets the others expire
+	all, err := s.Proposals(ctx, audit.ProposalFilter{RunID: "r1", TenantID: "t", Limit: 3})
+	note(all, err)
+	all, err = s.Proposals(ctx, audit.ProposalFilter{State: audit.ProposalExpired})
+	note(len(all), err)
+	for _, id := range []string{"p1", "p2", "none"} {
+		p, ok, err := s.Proposal(ctx, id)
+		note(p, ok, err)
+		vs, err := s.ProposalEvents(ctx, id)
+		note(vs, err)
+	}
+}
+
+func chunks(t *testing.T, s audit.Store, note func(...any)) {
+	ctx := t.Context()
+	at := time.Unix(1000, 0).UTC()
+	chunk := func(run, id string, size int) audit.ChunkRow {
+		return audit.ChunkRow{RunID: run, ID: id, Type: cordon.ToolOutput, Source: "https://x.example/?token=zebra99", Time: at,
+			Segment: bytes.Repeat([]byte{0xff, 0}, size/2)}
+	}
+	const keep = 10_000
+	note(s.AddChunks(ctx, keep, chunk("r1", "a", 10), chunk("r1", "a", 10), chunk("r1", "a", 12), chunk("r2", "a", 0)))
+	note(s.AddChunks(ctx, keep, chunk("r1", "b", 10), chunk("", "c", 10)) != nil) // none of them
+	for _, run := range []string{"r1", "r2", "r3"} {
+		cs, err := s.Chunks(ctx, run, 0)
+		note(cs, err)
+	}
+	for i := range 12 {
+		note(s.AddChunks(ctx, keep, chunk("r1", fmt.Sprint("f", i), 1000+100*i)))
+		cs, err := s.Chunks(ctx, "r1", 0)
+		note(len(cs), cs[0].Seq, err)
+	}
+	note(s.AddChunks(ctx, keep, chunk("r1", "huge", 2*keep)))
+	cs, err := s.Chunks(ctx, "r1", 1)
+	note(len(cs), cs[0].Seq, cs[0].ID, err)
+	n, err := s.DropChunks(ctx, at)
+	note(n, err)
+	late := chunk("r1", "late", 10)
+	late.Time = at.Add(time.Hour)
+	note(s.AddChunks(ctx, keep, late))
+	n, err = s.DropChunks(ctx, at.Add(time.Minute))
+	note(n, err)
+	cs, err = s.Chunks(ctx, "r2", 0)
+	note(len(cs), err)
 }
 
 func TestTheFakeAnswersAsTheRealStoreDoes(t *testing.T) {

@@ -1,8 +1,9 @@
 // Package sqlite keeps the audit in one SQLite file: the default store.
 //
-// What it guarantees: when Record, Kill, Release, OpenRun, SetPin or
-// ApprovePin return without error the change survives kill -9 and, as far as
-// the disk honours fsync, the loss of power (WAL with synchronous=FULL).
+// What it guarantees: when Record, Kill, Release, OpenRun, SetPin, ApprovePin,
+// AddProposal, MoveProposal or AddChunks return without error the change
+// survives kill -9 and, as far as the disk honours fsync, the loss of power
+// (WAL with synchronous=FULL).
 // Several processes may use the file at once; their violations make one
 // chain. A run that one process killed is killed for all: KillGeneration
 // changes in every process. Count and AddUsage lose at most what was said
@@ -42,7 +43,7 @@ var migrations embed.FS
 
 const (
 	applicationID = 1129464902 // as in the first migration
-	schemaVersion = 1          // the user_version that the last migration sets
+	schemaVersion = 2          // the user_version that the last migration sets
 )
 
 // busyTimeout is how long a statement waits for other processes.

@@ -23,8 +23,8 @@ func readHead(ctx context.Context, db querier) (h audit.Head, err error) {
 }
 
 // Verify implements audit.Store. Beside the chain it checks the runs' rows
-// against their hashes, that every row which killed its run has its kill,
-// and the file's own structure.
+// against their hashes, that every row which killed its run has its kill, the
+// proposals with their events, and the file's own structure.
 func (s *Store) Verify(ctx context.Context, known ...audit.Head) (res audit.VerifyResult, err error) {
 	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *Store) Verify(ctx context.Context, known ...audit.Head) (res audit.Veri
 	defer func() { err = errors.Join(err, s.fail("verify", tx.Rollback())) }()
 	c := audit.NewChecker(known)
 	for _, check := range []func(context.Context, querier, *audit.Checker) error{
-		verifyChain, verifyRuns, verifyKills, verifyFile,
+		verifyChain, verifyRuns, verifyKills, verifyProposals, verifyFile,
 	} {
 		// What cannot be read because the file is damaged is a finding.
 		if err := check(ctx, tx, c); code(err) == lib.SQLITE_CORRUPT || code(err) == lib.SQLITE_NOTADB {

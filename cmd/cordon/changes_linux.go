@@ -33,6 +33,8 @@ type outcome struct {
 	Committed bool                  `json:"committed"`
 	Changes   []transaction.Change  `json:"changes"`
 	Refused   []transaction.Refusal `json:"refused,omitempty"`
+	// Dropped are rights that were left out of changes that were committed.
+	Dropped []transaction.Refusal `json:"dropped,omitempty"`
 
 	patches []string
 }
@@ -141,13 +143,18 @@ func (o *runOptions) commitRoot(out *outcome, root writableRoot, i int, changes 
 		return err
 	}
 	out.Changes = append(out.Changes, shown(root, i, report.Applied)...)
-	for _, r := range report.Refused {
-		if i > 0 {
-			r.Path = filepath.Join(root.path, r.Path)
-		}
-		out.Refused = append(out.Refused, r)
-	}
+	out.Refused = append(out.Refused, placed(root, i, report.Refused)...)
+	out.Dropped = append(out.Dropped, placed(root, i, report.Dropped)...)
 	return nil
+}
+
+func placed(root writableRoot, i int, list []transaction.Refusal) []transaction.Refusal {
+	for j := range list {
+		if i > 0 {
+			list[j].Path = filepath.Join(root.path, list[j].Path)
+		}
+	}
+	return list
 }
 
 // progress says on w how far a long commit is, once a second.
@@ -238,6 +245,9 @@ func (o *runOptions) report(out *outcome) error {
 		fmt.Fprintf(w, "cordon: ended: %s\n", out.Cause)
 	}
 	listRefused(w, out.Refused)
+	for _, d := range out.Dropped {
+		fmt.Fprintf(w, "cordon: committed without: %s: %s\n", printable(d.Path), printable(d.Why))
+	}
 	if o.diff {
 		listChanges(w, out)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -221,7 +222,45 @@ func openCore(ctx context.Context, c *config.Config, stderr io.Writer) (*core, e
 	return &core{config: c, guard: g, store: store, log: log}, nil
 }
 
-func (c *core) close() error { return c.store.Close() }
+func (c *core) close() error {
+	return errors.Join(c.guard.Close(context.Background()), c.store.Close())
+}
+
+// secretOf is what keys the memory of texts: a file beside the database, made
+// where it is absent.
+func secretOf(store *sqlite.Store) (s [32]byte, err error) {
+	path := store.Path() + ".secret"
+	for range 2 {
+		b, err := os.ReadFile(path)
+		switch {
+		case err == nil && len(b) == len(s):
+			return [32]byte(b), nil
+		case err == nil:
+			return s, fmt.Errorf("%s: %d bytes (want %d; a wrong one may be removed: what runs have seen is then unknown)", path, len(b), len(s))
+		case !errors.Is(err, os.ErrNotExist):
+			return s, err
+		}
+		if err := writeNew(path, rand.Text()+rand.Text()); err != nil && !errors.Is(err, os.ErrExist) {
+			return s, err
+		}
+	}
+	return s, fmt.Errorf("%s: it cannot be made", path)
+}
+
+// writeNew makes a file at once with its content, 32 bytes of it: another
+// process that opens the same database sees all of it or none.
+func writeNew(path, text string) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".secret-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.WriteString(text[:32])
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Link(f.Name(), path)
+}
 
 // catalogueOf is the catalogue of tools with what the file adds to it.
 func catalogueOf(c *config.Config) (*toolspec.Catalogue, error) {
@@ -247,6 +286,10 @@ func newGuard(c *config.Config, store *sqlite.Store, log *lineLog) (*guard.Guard
 	if err != nil {
 		return nil, err
 	}
+	secret, err := secretOf(store)
+	if err != nil {
+		return nil, err
+	}
 	p := c.Phases()
 	g, err := guard.New(guard.Config{
 		Mode:      c.Mode(),
@@ -257,6 +300,7 @@ func newGuard(c *config.Config, store *sqlite.Store, log *lineLog) (*guard.Guard
 		SelfPaths: selfPaths(c, store),
 		User:      userName(),
 		Logf:      log.printf,
+		Secret:    secret, OriginBytes: c.Provenance().MaxText, ProposalTTL: c.ProposalTTL(),
 	})
 	if err != nil {
 		return nil, exitError{exitUsage, err} // what is wrong comes from the configuration
@@ -284,7 +328,7 @@ func policyConfig(c *config.Config) policy.Config {
 // beside it under its name, and the configuration.
 func selfPaths(c *config.Config, store *sqlite.Store) []string {
 	db := store.Path()
-	paths := []string{db, db + "-wal", db + "-shm", db + ".kills"}
+	paths := []string{db, db + "-wal", db + "-shm", db + ".kills", db + ".secret"}
 	if def, err := sqlite.DefaultPath(); err == nil {
 		paths = append(paths, filepath.Dir(def))
 	}

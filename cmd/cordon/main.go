@@ -68,6 +68,9 @@ func usagef(format string, args ...any) error {
 
 // Run carries out one command line and returns its exit code.
 func Run(ctx context.Context, args []string, stdio Stdio) int {
+	if code, done := relayHook(args, &stdio); done {
+		return code
+	}
 	root := rootCommand()
 	root.SetArgs(args)
 	root.SetIn(stdio.In)
@@ -105,8 +108,11 @@ func rootCommand() *cobra.Command {
 	root.AddCommand(
 		checkCommand(),
 		mcpCommand(),
+		hookCommand(),
+		daemonCommand(),
 		runCommand(),
 		proxyCommand(),
+		proposalsCommand(),
 		policyCommand(),
 		runsCommand(),
 		violationsCommand(),

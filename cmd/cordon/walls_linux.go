@@ -22,8 +22,8 @@ type wallFlags struct {
 	mem, pids, maxBytes int64
 	cpus                float64
 	timeout             time.Duration
-	resolver            string
-	private             []string
+	resolver, image     string
+	private, require    []string
 	models              bool
 }
 
@@ -31,7 +31,7 @@ func addWallFlags(cmd *cobra.Command) *wallFlags {
 	o := &wallFlags{}
 	f := cmd.Flags()
 	f.String("runtime", "", "the `NAME` of the runtime: "+runtimeNames()+", or auto for the strongest there is")
-	f.String("image", "", "the `IMAGE` of the docker runtime (default python:3.11-slim)")
+	f.StringVar(&o.image, "image", "", "the `IMAGE` of the docker runtime (default python:3.11-slim)")
 	f.Int64Var(&o.mem, "mem", 0, "memory in `MB` (default 2048)")
 	f.Float64Var(&o.cpus, "cpus", 0, "`NUMBER` of processors (default 2)")
 	f.Int64Var(&o.pids, "pids", 0, "`NUMBER` of processes (default 512)")
@@ -39,6 +39,7 @@ func addWallFlags(cmd *cobra.Command) *wallFlags {
 	f.Int64Var(&o.maxBytes, "max-bytes", 0, "`BYTES` that it may write, and send (default the policy's)")
 	f.StringVar(&o.resolver, "resolver", "", "DNS server `HOST:PORT` that the proxies ask, HOST an IP address (default the system's)")
 	f.StringArrayVar(&o.private, "unsafe-allow-private", nil, "a private or special range `CIDR` that allowed hosts may resolve to (repeatable)")
+	f.StringArrayVar(&o.require, "require", nil, "a `CONTROL` that must be held, by the names that cordon doctor shows; without it nothing is run (repeatable)")
 	f.BoolVar(&o.models, "llm", false, "let it reach model APIs by their base-URL variables; the keys stay outside")
 	return o
 }
@@ -48,7 +49,20 @@ func (o *wallFlags) check() error {
 	if o.timeout < 0 || o.mem < 0 || o.mem > 1<<40 || o.pids < 0 || o.cpus < 0 || o.maxBytes < 0 {
 		return usagef("--timeout, --mem, --pids, --cpus and --max-bytes bound the command (want more than zero)")
 	}
+	for _, name := range o.require {
+		if !slices.Contains(sandbox.Controls(), sandbox.Control(name)) {
+			return usagef("--require %q (want one of %s)", name, controlNames())
+		}
+	}
 	return nil
+}
+
+func controlNames() string {
+	var names []string
+	for _, c := range sandbox.Controls() {
+		names = append(names, string(c))
+	}
+	return strings.Join(names, ", ")
 }
 
 // walls are what one contained command has around it.
@@ -59,6 +73,7 @@ type walls struct {
 	caps    sandbox.Caps
 	image   string
 	rootfs  string
+	require []sandbox.Control
 }
 
 // build makes the walls of a run, by the policy that decided on it.
@@ -67,7 +82,7 @@ func (o *wallFlags) build(core *core, run cordon.Run, state string) (*walls, err
 	if err != nil {
 		return nil, err
 	}
-	w := &walls{policy: p, caps: o.caps(p), }
+	w := &walls{policy: p, caps: o.caps(p)}
 	// A runtime that was asked for is the one that is used, or none is (G7).
 	if w.runtime, err = openRuntime(core.config.Runtime(), state); err != nil {
 		return nil, err
@@ -145,7 +160,7 @@ func ownPlace(path string) bool { return isSystem(path) || strings.HasPrefix(pat
 func (w *walls) spec(roots []writableRoot, args []string) sandbox.Spec {
 	p := w.policy
 	s := sandbox.Spec{
-		ID: p.RunID(), Argv: args, Dir: p.Workspace(), Env: environment(p), Caps: w.caps, Image: w.image, Rootfs: w.rootfs,
+		ID: p.RunID(), Argv: args, Dir: p.Workspace(), Env: environment(p), Caps: w.caps, Image: w.image, Rootfs: w.rootfs, Require: w.require,
 	}
 	// A tier that may only read the workspace gets it so from the kernel too.
 	if !slices.Contains(p.Roots(), policy.Root{Path: p.Workspace(), Write: true}) {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cordon-sandbox/cordon"
@@ -17,8 +18,11 @@ import (
 
 // client is one connection of a client, with the one to its origin.
 type client struct {
-	p      *Proxy
-	run    *runState
+	p *Proxy
+	// run changes once at most, from a shared listener's to the token's.
+	run    atomic.Pointer[runState]
+	shared bool // it has to show a token
+	known  bool // it has; of its goroutine
 	conn   net.Conn
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -97,7 +101,7 @@ func (c *client) recheck() bool {
 	if closed || to == nil {
 		return !closed
 	}
-	rule, v := c.p.judge(to)
+	rule, v := c.judge(to)
 	if v.Allowed {
 		return true
 	}
@@ -108,18 +112,28 @@ func (c *client) recheck() bool {
 
 func (p *Proxy) enforcing() bool { return p.mode == cordon.Enforce }
 
+// rules are those of the client's run, or the proxy's.
+func (c *client) rules() *Rules {
+	if own := c.run.Load().rules.Load(); own != nil {
+		return own
+	}
+	return c.p.rules.Load()
+}
+
 // judge asks the one matcher.
-func (p *Proxy) judge(r *request) (rule string, v Verdict) {
-	if p.kind == LLMProxy {
-		v = llmConnectTo(r.name, r.port, r.plain())
+func (c *client) judge(r *request) (rule string, v Verdict) {
+	rules := c.rules()
+	if c.p.kind == LLMProxy {
+		v = rules.llmConnectTo(r.name, r.port, r.plain())
 	} else {
-		v = p.rules.Load().connectTo(r.name, r.port, r.plain())
+		v = rules.connectTo(r.name, r.port, r.plain())
 	}
 	switch {
 	case v.Allowed:
-	case p.kind == ToolProxy && IsLLM(r.name):
+	case c.p.kind == ToolProxy && IsLLM(r.name):
 		rule = RuleLLM
-	case p.kind == ToolProxy && p.rules.Load().matchName(r.name, 0, "", true) != nil, p.kind == LLMProxy && IsLLM(r.name):
+	case c.p.kind == ToolProxy && rules.matchName(r.name, 0, "", true) != nil,
+		c.p.kind == LLMProxy && (r.plain() || r.port != 443) && IsLLM(r.name):
 		rule = RulePort
 	default:
 		rule = RuleHost
@@ -131,15 +145,15 @@ func (p *Proxy) judge(r *request) (rule string, v Verdict) {
 // always where it is a wall, else in enforce mode.
 func (c *client) refused(r Refusal, wall bool) bool {
 	p := c.p
-	r.Run, r.Proxy = c.run.id, p.kind
-	r.Enforced = wall || p.enforcing()
+	r.Run, r.Proxy = c.run.Load().id, p.kind
+	r.Refused, r.Enforced = wall || p.enforcing(), p.enforcing()
 	if p.mode == cordon.Off {
-		return r.Enforced
+		return r.Refused
 	}
 	if err := p.ledger.note(r); err != nil {
 		p.logf("%v", err)
 	}
-	return r.Enforced
+	return r.Refused
 }
 
 // serve reads requests and decides each.
@@ -160,7 +174,7 @@ func (c *client) serve() {
 			c.badRequest(err)
 			return
 		}
-		if req == nil || !c.decide(req) {
+		if req == nil || c.shared && !c.identify(req) || !c.decide(req) {
 			return
 		}
 		if !req.plain() {
@@ -233,7 +247,10 @@ func (c *client) decide(req *request) bool {
 	if c.p.mode == cordon.Off {
 		return true
 	}
-	rule, v := c.p.judge(req)
+	if !c.affords(req) {
+		return false
+	}
+	rule, v := c.judge(req)
 	if v.Allowed || !c.refused(Refusal{Rule: rule, Host: req.name, Port: req.port, Why: v.Why}, false) {
 		return true
 	}
@@ -288,6 +305,9 @@ func (c *client) answer(status int, rule, target, why string) {
 	if rule != "" {
 		b.WriteString("X-Cordon-Refused: " + rule + "\r\n")
 	}
+	if status == http.StatusProxyAuthRequired {
+		b.WriteString("Proxy-Authenticate: Basic realm=\"cordon\"\r\n")
+	}
 	fmt.Fprintf(&b, "Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", len(body), body)
 	c.conn.SetWriteDeadline(time.Now().Add(lingerTime))
 	if _, err := io.WriteString(c.conn, b.String()); err == nil {
@@ -327,31 +347,4 @@ func closeWrite(conn net.Conn) {
 	if c, ok := conn.(interface{ CloseWrite() error }); ok {
 		c.CloseWrite()
 	}
-}
-
-// errCap is a byte cap of the run that would be exceeded.
-var errCap = errors.New("the run's byte cap is exceeded")
-
-// charge adds bytes to what the run has used. They are counted even where
-// they exceed the cap, in which case they must not pass.
-func (c *client) charge(up bool, n int64) error {
-	used, limit := &c.run.down, c.p.limits.DownloadBytes
-	if up {
-		used, limit = &c.run.up, c.p.limits.UploadBytes
-	}
-	if now := used.Add(n); limit > 0 && now > limit {
-		used.Add(-n)
-		return errCap
-	}
-	return nil
-}
-
-// capped records that a connection was cut by a byte cap.
-func (c *client) capped(up bool, req *request) {
-	rule, limit := RuleDownload, c.p.limits.DownloadBytes
-	if up {
-		rule, limit = RuleUpload, c.p.limits.UploadBytes
-	}
-	c.refused(Refusal{Rule: rule, Host: req.name, Port: req.port, Why: fmt.Sprintf("the run's cap of %d bytes is used up", limit)}, true)
-	c.close(errCap)
 }

@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"io"
@@ -228,7 +229,7 @@ func testCA(t testing.TB, names ...string) (tls.Certificate, *x509.CertPool) {
 		t.Fatal(err)
 	}
 	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		DNSNames: names, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)
@@ -257,6 +258,7 @@ type rig struct {
 	network  string
 	served   chan error
 	real     atomic.Bool // dial as in life
+	direct   atomic.Bool // dial the origin, but as in life
 
 	mu      sync.Mutex
 	dialled []netip.AddrPort
@@ -331,6 +333,9 @@ func (r *rig) dial(ctx context.Context, to netip.AddrPort, limit time.Duration) 
 	}
 	if r.real.Load() {
 		return r.proxy.dialChecked(ctx, to, limit)
+	}
+	if r.direct.Load() {
+		return r.proxy.dialChecked(ctx, o.l.Addr().(*net.TCPAddr).AddrPort(), limit)
 	}
 	d := net.Dialer{KeepAlive: -1}
 	conn, err := d.DialContext(ctx, "tcp", o.l.Addr().String())

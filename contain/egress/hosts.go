@@ -75,6 +75,7 @@ func dataLines(text string) []string {
 type Rules struct {
 	exact map[string][]rule
 	wild  []rule
+	llm   bool // from ParseLLMRules
 }
 
 type rule struct {
@@ -94,6 +95,34 @@ func ParseRules(patterns []string) (*Rules, error) {
 		if err := r.add(p); err != nil {
 			errs = append(errs, fmt.Errorf("egress: host rule %q: %w", p, err))
 		}
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return r, nil
+}
+
+// ParseLLMRules reads rules that narrow an LLM proxy to some of its hosts:
+// names, or "*." before a name, that the list of LLM API hosts covers. Tools
+// reach none of them by such rules either. An empty list admits nothing.
+func ParseLLMRules(patterns []string) (*Rules, error) {
+	r := &Rules{exact: make(map[string][]rule, len(patterns)), llm: true}
+	var errs []error
+	for _, p := range patterns {
+		base, wild := strings.CutPrefix(p, "*.")
+		name, err := Canonical(base)
+		switch {
+		case err != nil:
+		case wild && IsLLM("x."+name):
+			r.wild = append(r.wild, rule{text: p, suffix: "." + name})
+			continue
+		case !wild && IsLLM(name):
+			r.exact[name] = append(r.exact[name], rule{text: p})
+			continue
+		default:
+			err = errors.New("is no LLM API host")
+		}
+		errs = append(errs, fmt.Errorf("egress: LLM host rule %q: %w", p, err))
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -277,8 +306,8 @@ func (r *Rules) namesPort(name string, port uint16) bool {
 }
 
 // llmConnectTo is the same for the LLM proxy, whose hosts take TLS on 443
-// and nothing else.
-func llmConnectTo(name string, port uint16, plain bool) Verdict {
+// and nothing else. Rules narrow its list; nil is all of it.
+func (r *Rules) llmConnectTo(name string, port uint16, plain bool) Verdict {
 	v := Verdict{Host: name, Port: port}
 	ru := llmRules().matchName(name, 0, "", true)
 	switch {
@@ -288,6 +317,8 @@ func llmConnectTo(name string, port uint16, plain bool) Verdict {
 		v.Why = "LLM API hosts are reached by TLS only"
 	case port != 443:
 		v.Why = fmt.Sprintf("LLM API hosts are reached on port 443 only, not %d", port)
+	case r != nil && r.matchName(name, port, "https", false) == nil:
+		v.Why = "it is an LLM API host that the policy does not name"
 	default:
 		v.Allowed, v.Rule = true, ru.text
 	}

@@ -48,8 +48,8 @@ type Limits struct {
 	// Tunnels is how many client connections of a run there may be at once.
 	// Default 4096.
 	Tunnels int
-	// UploadBytes and DownloadBytes are what a run may send and receive;
-	// zero is no cap. Without caps bytes are spliced by the kernel.
+	// UploadBytes and DownloadBytes are what a run may send and receive while
+	// the proxy knows it; zero is no cap. Bytes are counted before they pass.
 	UploadBytes, DownloadBytes int64
 	// AuditWindow is how long refusals of one kind are counted before the
 	// count is stored. Default 10 s.
@@ -89,7 +89,9 @@ func (l Limits) withDefaults() (Limits, error) {
 type Config struct {
 	Kind Kind
 	Mode cordon.Mode
-	// Rules are the hosts of a tool proxy. An LLM proxy takes none.
+	// Rules are the hosts of runs that have none of their own. Those of a
+	// tool proxy come from ParseRules, nil admits nothing. Those of an LLM
+	// proxy come from ParseLLMRules and narrow its list, nil is all of it.
 	Rules *Rules
 	// Resolver is asked for names that were allowed; nil is the system's.
 	Resolver Resolver
@@ -98,7 +100,15 @@ type Config struct {
 	UnsafeAllowPrivate []netip.Prefix
 	// Recorder stores refusals.
 	Recorder Recorder
-	Limits   Limits
+	// Usage, where set, is told what a run sent and received since the last
+	// call, and says by an error that the run has had enough: in enforce mode
+	// its tunnels are cut, and nothing of it passes until a call with no bytes
+	// returns nil. It is called after each 256 KiB of one direction, before
+	// those go on; for less, within 250 ms and when the run's last connection
+	// ends. Calls for one run do not overlap. What it was told is told,
+	// whatever it returns.
+	Usage  func(ctx context.Context, run string, up, down int64) error
+	Limits Limits
 	// Logf, where set, is told of malfunctions.
 	Logf func(format string, args ...any)
 }
@@ -107,6 +117,7 @@ type Config struct {
 type Proxy struct {
 	kind     Kind
 	mode     cordon.Mode
+	usage    func(ctx context.Context, run string, up, down int64) error
 	rules    atomic.Pointer[Rules]
 	resolver Resolver
 	addrs    addrPolicy
@@ -121,15 +132,25 @@ type Proxy struct {
 
 	mu        sync.Mutex
 	closed    bool
-	runs      map[string]*runState
+	runs      map[string]*runState // that something is known of
+	killed    map[string]struct{}  // never forgotten
+	tokens    map[digest]*runState
 	own       map[net.Listener]netip.AddrPort
 	listening map[net.Listener]*runState
 }
 
-// runState is what the connections of a run share.
+// runState is what the connections of a run share. It is forgotten when the
+// run has no listener, no token and no connection any more.
 type runState struct {
 	id       string
+	rules    atomic.Pointer[Rules] // nil: the proxy's
 	up, down atomic.Int64
+	meter    meter
+
+	// Guarded by Proxy.mu.
+	listeners  int
+	registered bool
+	token      digest
 
 	mu      sync.Mutex
 	killed  bool
@@ -144,8 +165,8 @@ func New(c Config) (*Proxy, error) {
 		return nil, err
 	case c.Kind > LLMProxy:
 		return nil, fmt.Errorf("egress: unknown kind of proxy %d", c.Kind)
-	case c.Kind == LLMProxy && c.Rules != nil:
-		return nil, errors.New("egress: an LLM proxy takes no host rules, its hosts are data")
+	case !c.Kind.takes(c.Rules):
+		return nil, errKindOfRules
 	case c.Mode > cordon.Off:
 		return nil, fmt.Errorf("egress: unknown mode %v", c.Mode)
 	case c.Recorder == nil:
@@ -160,7 +181,9 @@ func New(c Config) (*Proxy, error) {
 		kind: c.Kind, mode: c.Mode, resolver: c.Resolver, limits: limits, logf: c.Logf,
 		addrs:  addrPolicy{append([]netip.Prefix(nil), c.UnsafeAllowPrivate...)},
 		ledger: newLedger(c.Recorder, limits.AuditWindow),
+		usage:  c.Usage,
 		stop:   make(chan struct{}), runs: map[string]*runState{},
+		killed: map[string]struct{}{}, tokens: map[digest]*runState{},
 		own: map[net.Listener]netip.AddrPort{}, listening: map[net.Listener]*runState{},
 	}
 	p.rules.Store(c.Rules)
@@ -173,8 +196,15 @@ func New(c Config) (*Proxy, error) {
 	}
 	p.heads.New = func() any { b := make([]byte, limits.HeaderBytes); return &b }
 	p.serving.Go(p.flushLoop)
+	if p.usage != nil {
+		p.serving.Go(p.usageLoop)
+	}
 	return p, nil
 }
+
+var errKindOfRules = errors.New("egress: rules of the other kind of proxy (want ParseRules for tools, ParseLLMRules for LLM API hosts)")
+
+func (k Kind) takes(r *Rules) bool { return r == nil || r.llm == (k == LLMProxy) }
 
 func (p *Proxy) flushLoop() {
 	tick := time.NewTicker(p.limits.AuditWindow)
@@ -198,6 +228,10 @@ var ErrClosed = errors.New("egress: proxy or run is closed")
 // the proxy is closed; then it closes l and every connection that came by it.
 // The error is the cause: ctx's, ErrClosed, or that of accepting.
 func (p *Proxy) Serve(ctx context.Context, l net.Listener, run string) error {
+	return p.serve(ctx, l, run, false)
+}
+
+func (p *Proxy) serve(ctx context.Context, l net.Listener, run string, shared bool) error {
 	r, err := p.enter(l, run)
 	if err != nil {
 		return errors.Join(err, l.Close())
@@ -220,7 +254,7 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener, run string) error {
 		conn, err := l.Accept()
 		if err == nil {
 			pause = time.Millisecond
-			p.admit(ctx, conn, r, &conns)
+			p.admit(ctx, conn, r, shared, &conns)
 			continue
 		}
 		if ctx.Err() != nil {
@@ -247,12 +281,11 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener, run string) error {
 func (p *Proxy) enter(l net.Listener, run string) (*runState, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r := p.run(run)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if p.closed || r.killed {
+	if _, killed := p.killed[run]; p.closed || killed {
 		return nil, ErrClosed
 	}
+	r := p.run(run)
+	r.listeners++
 	p.serving.Add(1)
 	p.listening[l] = r
 	if a, ok := l.Addr().(*net.TCPAddr); ok {
@@ -266,7 +299,20 @@ func (p *Proxy) leave(l net.Listener) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.own, l)
-	delete(p.listening, l)
+	if r := p.listening[l]; r != nil {
+		r.listeners--
+		delete(p.listening, l)
+		p.forget(r)
+	}
+}
+
+// forget drops the state of a run that is over; p.mu is held.
+func (p *Proxy) forget(r *runState) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.listeners == 0 && !r.registered && len(r.clients) == 0 && p.runs[r.id] == r {
+		delete(p.runs, r.id)
+	}
 }
 
 // run returns the state of a run; p.mu is held.
@@ -291,8 +337,9 @@ func (p *Proxy) isClosed(r *runState) bool {
 }
 
 // admit starts serving a connection.
-func (p *Proxy) admit(ctx context.Context, conn net.Conn, r *runState, conns *sync.WaitGroup) {
-	c := &client{p: p, run: r, conn: conn}
+func (p *Proxy) admit(ctx context.Context, conn net.Conn, r *runState, shared bool, conns *sync.WaitGroup) {
+	c := &client{p: p, shared: shared, conn: conn}
+	c.run.Store(r)
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	// Under p.mu, so that Close either finds the client or is seen here.
 	p.mu.Lock()
@@ -314,9 +361,7 @@ func (p *Proxy) admit(ctx context.Context, conn net.Conn, r *runState, conns *sy
 		defer func() {
 			unwatch()
 			c.close(nil)
-			r.mu.Lock()
-			delete(r.clients, c)
-			r.mu.Unlock()
+			p.release(c)
 		}()
 		if full {
 			c.overfull()
@@ -326,21 +371,41 @@ func (p *Proxy) admit(ctx context.Context, conn net.Conn, r *runState, conns *sy
 	})
 }
 
-// SetRules puts new rules in force: for requests from now on, and in enforce
-// mode for tunnels that are open, which close where they are no longer
-// allowed.
+// release takes a connection that has ended out of its run.
+func (p *Proxy) release(c *client) {
+	r := c.run.Load()
+	r.mu.Lock()
+	delete(r.clients, c)
+	last := len(r.clients) == 0
+	r.mu.Unlock()
+	if !last {
+		return
+	}
+	_ = p.report(r, false) // there is nobody left to cut
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.forget(r)
+}
+
+// SetRules puts new rules in force for runs that have none of their own: for
+// requests from now on, and in enforce mode for connections that are open,
+// which close where they are no longer allowed.
 func (p *Proxy) SetRules(rules *Rules) error {
-	if p.kind == LLMProxy {
-		return errors.New("egress: an LLM proxy takes no host rules, its hosts are data")
+	if !p.kind.takes(rules) {
+		return errKindOfRules
 	}
 	p.rules.Store(rules)
-	if p.mode != cordon.Enforce {
-		return nil
+	p.recheck()
+	return nil
+}
+
+func (p *Proxy) recheck() {
+	if !p.enforcing() {
+		return
 	}
 	for _, c := range p.clients() {
 		c.recheck()
 	}
-	return nil
 }
 
 func (p *Proxy) clients() []*client {
@@ -357,11 +422,17 @@ func (p *Proxy) clients() []*client {
 	return all
 }
 
-// Kill closes every connection of a run at once, and its listeners. The run
-// stays killed.
+// Kill closes every connection of a run at once, and its listeners; its token
+// is dead. The run stays killed.
 func (p *Proxy) Kill(run string) {
 	p.mu.Lock()
-	r := p.run(run)
+	p.killed[run] = struct{}{}
+	r := p.runs[run]
+	if r == nil {
+		p.mu.Unlock()
+		return
+	}
+	p.revoke(r)
 	r.mu.Lock()
 	r.killed = true
 	for l, of := range p.listening {
@@ -380,8 +451,8 @@ func (p *Proxy) Kill(run string) {
 	}
 }
 
-// Usage is how many bytes a run has sent and received so far. Of a tunnel
-// that is spliced the last half second may be missing.
+// Usage is how many bytes a run has sent and received, as long as the proxy
+// knows it: while it has a listener, a token or a connection.
 func (p *Proxy) Usage(run string) (up, down int64) {
 	p.mu.Lock()
 	r := p.runs[run]

@@ -20,13 +20,16 @@ const (
 	RuleTunnels  = "egress.tunnels"   // too many connections of the run
 	RuleUpload   = "egress.upload"    // the run's upload cap
 	RuleDownload = "egress.download"  // the run's download cap
+	RuleUsage    = "egress.usage"     // Config.Usage says that the run has had enough
 	RuleRevoked  = "egress.revoked"   // the rules changed under a tunnel
+	RuleToken    = "egress.token"     // no valid token, on a shared listener
 	RuleAudit    = "egress.unaudited" // refusals cannot be stored
 )
 
 // Refusal is one refusal, or several of the same kind.
 type Refusal struct {
-	// Run is the run of the listener that the client came by.
+	// Run is the run that the client belongs to; of a client of a shared
+	// listener without a valid token, what ServeShared was told.
 	Run   string
 	Proxy Kind
 	// Rule is one of the Rule constants.
@@ -36,7 +39,12 @@ type Refusal struct {
 	Host string
 	Port uint16
 	Why  string
-	// Enforced: the client was refused. Otherwise it would have been.
+	// Refused: the client did not get through. Otherwise it would not have,
+	// had the mode been enforce.
+	Refused bool
+	// Enforced: it was the mode that refused it. Never set in shadow mode,
+	// where only what is no policy of the run's refuses: special addresses,
+	// requests that cannot be read, tokens, the number of connections.
 	Enforced bool
 	// Count is how many there were, from First to Last.
 	Count       int64
@@ -58,7 +66,7 @@ const (
 type ledgerKey struct {
 	run, rule, host string
 	port            uint16
-	enforced        bool
+	refused         bool
 }
 
 // ledger passes refusals on to the recorder: the first of its kind at once,
@@ -92,7 +100,7 @@ func newLedger(rec Recorder, window time.Duration) *ledger {
 func (l *ledger) note(r Refusal) error {
 	now := l.now()
 	r.First, r.Last, r.Count = now, now, 1
-	key := ledgerKey{r.Run, r.Rule, r.Host, r.Port, r.Enforced}
+	key := ledgerKey{r.Run, r.Rule, r.Host, r.Port, r.Refused}
 	l.mu.Lock()
 	if l.addTo(key, now) {
 		defer l.mu.Unlock()

@@ -171,33 +171,25 @@ func (t *relay) send(b []byte) bool {
 	return err == nil
 }
 
-// burst is how long a copy goes on before it looks at the clock again. It
-// holds a pipe only for that long, so an idle tunnel costs none.
-const burst = 500 * time.Millisecond
-
-// buffers are what a burst begins with. An idle tunnel holds none.
-var buffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
+// What a direction reads into: a small buffer, and a large one as long as it
+// fills. An idle tunnel holds none. Measured over loopback and veth, copying
+// through the large one takes less of the processor than splice(2), whose
+// work is by the page, and every byte is counted before it passes.
+var (
+	small = sync.Pool{New: func() any { b := make([]byte, 16<<10); return &b }}
+	large = sync.Pool{New: func() any { b := make([]byte, 128<<10); return &b }}
+)
 
 // pump copies one direction until its end, and then half-closes dst. A
 // failure closes the tunnel.
 func (t *relay) pump(src, dst net.Conn, up bool) {
-	limit := t.c.p.limits.DownloadBytes
-	if up {
-		limit = t.c.p.limits.UploadBytes
-	}
 	in := newTap(src)
 	for {
 		n, err := t.next(in)
 		if n > 0 {
 			err = t.pass(in, n, dst, up)
 		}
-		full := n == cap(in.held())
-		in.release()
-		if err == nil && full && limit == 0 {
-			// More than one buffer at once: leave the copying to the kernel. A
-			// capped run is counted before its bytes pass, so it never is.
-			err = t.splice(src, dst, up)
-		}
+		in.release(n)
 		switch {
 		case err == nil:
 			continue
@@ -235,32 +227,12 @@ func (t *relay) finish(dst net.Conn) {
 	dst.SetReadDeadline(time.Now().Add(t.c.p.limits.HalfCloseTime))
 }
 
-// splice copies, by splice(2) where both ends are sockets that can, until src
-// has been silent or burst is over. The error is io.EOF at the end of src.
-func (t *relay) splice(src, dst net.Conn, up bool) error {
-	now := time.Now()
-	stall := now.Add(burst + t.idle())
-	src.SetReadDeadline(now.Add(burst))
-	dst.SetWriteDeadline(stall)
-	n, err := io.Copy(dst, src)
-	t.touch()
-	if cerr := t.c.charge(up, n); cerr != nil {
-		return cerr
-	}
-	switch {
-	case err == nil:
-		return io.EOF
-	case errors.Is(err, os.ErrDeadlineExceeded) && time.Now().Before(stall):
-		return nil // of reading; nothing is lost by it
-	}
-	return err
-}
-
 // tap reads from a connection into a buffer that it takes only when there is
 // something to read.
 type tap struct {
 	conn net.Conn
 	raw  syscall.RawConn // nil: not a socket
+	pool *sync.Pool      // what the next buffer comes from
 	buf  *[]byte
 	n    int
 	err  error
@@ -268,7 +240,7 @@ type tap struct {
 }
 
 func newTap(conn net.Conn) *tap {
-	in := &tap{conn: conn}
+	in := &tap{conn: conn, pool: &small}
 	in.try = in.tryRead
 	if s, ok := conn.(syscall.Conn); ok {
 		if raw, err := s.SyscallConn(); err == nil {
@@ -278,24 +250,35 @@ func newTap(conn net.Conn) *tap {
 	return in
 }
 
-func (in *tap) held() []byte {
+func (in *tap) held() []byte { return *in.buf }
+
+func (in *tap) hold() {
 	if in.buf == nil {
-		return nil
+		in.buf = in.pool.Get().(*[]byte)
 	}
-	return *in.buf
 }
 
-func (in *tap) release() {
-	if in.buf != nil {
-		buffers.Put(in.buf)
-		in.buf = nil
+// release gives the buffer back after n bytes, which tell how large the next
+// one is to be.
+func (in *tap) release(n int) {
+	if in.buf == nil {
+		return
+	}
+	size := len(*in.buf)
+	in.pool.Put(in.buf)
+	in.buf = nil
+	switch {
+	case in.pool == &small && n == size:
+		in.pool = &large
+	case in.pool == &large && n < size/8:
+		in.pool = &small
 	}
 }
 
 // read reads once. The bytes are in held until release.
 func (in *tap) read() (int, error) {
 	if in.raw == nil {
-		in.buf = buffers.Get().(*[]byte)
+		in.hold()
 		return in.conn.Read(*in.buf)
 	}
 	if err := in.raw.Read(in.try); err != nil {
@@ -309,16 +292,14 @@ func (in *tap) read() (int, error) {
 
 // tryRead reports false when there is nothing to read yet.
 func (in *tap) tryRead(fd uintptr) bool {
-	if in.buf == nil {
-		in.buf = buffers.Get().(*[]byte)
-	}
+	in.hold()
 	for {
 		in.n, in.err = unix.Read(int(fd), *in.buf)
 		switch in.err {
 		case unix.EINTR:
 			continue
 		case unix.EAGAIN:
-			in.release()
+			in.release(0)
 			return false
 		}
 		in.n = max(in.n, 0)
@@ -343,6 +324,6 @@ func (t *relay) next(in *tap) (int, error) {
 		if n > 0 || !isTimeout(err) {
 			return n, err
 		}
-		in.release() // silent on this side; perhaps not on the other
+		in.release(0) // silent on this side; perhaps not on the other
 	}
 }

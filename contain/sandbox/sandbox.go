@@ -218,8 +218,18 @@ const (
 	KernelWall Control = "separate_kernel"
 )
 
+// Controls are all of them.
+func Controls() []Control {
+	return []Control{
+		UserNS, MountNS, PIDNS, NetNS, IPCNS, UTSNS, CgroupNS, PrivateFS, OverlayFS, NoNewPrivs, NoCaps, Seccomp, Landlock,
+		MemoryCap, NoSwap, PIDsCap, CPUCap, DiskCap, WallCap, KernelWall,
+	}
+}
+
 // State is how far a control is held. The zero value is not at all.
 type State uint8
+
+var stateNames = [...]string{"absent", "degraded", "enforced"}
 
 const (
 	Absent State = iota
@@ -228,10 +238,26 @@ const (
 	Enforced
 )
 
-func (s State) String() string { return [...]string{"absent", "degraded", "enforced"}[s] }
+func (s State) String() string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return fmt.Sprintf("state(%d)", s)
+}
 
 // MarshalText spells the state.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads "absent", "degraded" or "enforced"; an unknown word is
+// an error and leaves Absent.
+func (s *State) UnmarshalText(b []byte) error {
+	i := slices.Index(stateNames[:], string(b))
+	*s = State(max(i, 0))
+	if i < 0 {
+		return fmt.Errorf("sandbox: unknown state %q (want one of %q)", b, stateNames)
+	}
+	return nil
+}
 
 // Held is the state of one control, with what is to be known about it.
 type Held struct {

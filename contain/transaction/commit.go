@@ -111,8 +111,8 @@ func (t *Tx) Commit(o Options) (Report, error) {
 	if err != nil {
 		return Report{}, fmt.Errorf("transaction: commit: %w", err)
 	}
-	r := s.choose(o)
-	if err := s.relockLow(); err != nil {
+	r, err := s.choose(o)
+	if err := errors.Join(err, s.relockLow()); err != nil {
 		return Report{}, fmt.Errorf("transaction: commit: %w", errors.Join(err, s.close()))
 	}
 	if len(r.Conflicts) > 0 && o.Conflicts == StopOnConflict {

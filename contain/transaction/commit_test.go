@@ -153,7 +153,7 @@ func TestProtectedPathsStay(t *testing.T) {
 		applied []string
 		refused []string
 	}{
-		{"a file", []string{"exe"}, []step{do("write", "exe", "x"), do("write", "plain0", "x")}, []string{"changed plain0"}, []string{"exe"}},
+		{"a file", []string{"exe"}, []step{do("write", "exe", "y"), do("write", "plain0", "x")}, []string{"changed plain0"}, []string{"exe"}},
 		{"a near-miss", []string{"ex", "exe/"}, []step{do("write", "exe", "x")}, []string{"changed exe"}, nil},
 		{"made", []string{"d/hooks"}, []step{do("mkdir", "d/hooks"), do("write", "d/hooks/h", "x")}, nil, []string{"d/hooks", "d/hooks/h"}},
 		{"in a directory that is made", []string{"n/hooks"}, []step{do("mkdir", "n/hooks"), do("write", "n/hooks/h", "x"), do("write", "n/ok", "x")},
@@ -161,6 +161,17 @@ func TestProtectedPathsStay(t *testing.T) {
 		{"deleted with its directory", []string{"d/e/f/g"}, []step{do("remove", "d/e")}, nil, []string{"d/e"}},
 		{"deleted by a directory made anew", []string{"d/e/f/g"}, []step{do("remove", "d/e"), do("mkdir", "d/e/f")}, nil, []string{"d/e/f/g"}},
 		{"replaced by a link above it", []string{"d/e/f/g"}, []step{do("remove", "d"), do("symlink", "d", "/etc")}, nil, []string{"d"}},
+		{"itself, replaced by another directory", []string{"d"}, []step{do("remove", "d"), do("mkdir", "d/e"), do("write", "d/new", "x")}, nil,
+			[]string{"d", "d/e", "d/new"}},
+		{"below a directory that was replaced", []string{"d/e"}, []step{do("remove", "d"), do("mkdir", "d/e"), do("write", "d/new", "x")},
+			[]string{"deleted d/hl1", "added d/new"}, []string{"d/e", "d/e/f"}},
+		{"a directory replaced, of which nothing is protected", []string{"exe"}, []step{do("remove", "d"), do("mkdir", "d/e")},
+			[]string{"deleted d/e/f", "deleted d/hl1"}, nil},
+		{"written anew with what it held", []string{"exe", "plain0"}, []step{do("replace", "exe", "x"), do("chmod", "exe", 0o644), do("write", "plain0", "one"), do("write", "new", "x")},
+			[]string{"added new"}, nil},
+		{"written anew with another mode", []string{"exe"}, []step{do("replace", "exe", "x"), do("chmod", "exe", 0o755)}, nil, []string{"exe"}},
+		{"written anew with another byte", []string{"exe"}, []step{do("write", "exe", "y")}, nil, []string{"exe"}},
+		{"written anew with another attribute", []string{"exe"}, []step{do("setxattr", "exe", "v")}, nil, []string{"exe"}},
 		{"moved away with its directory", []string{"d/e"}, []step{do("move", "d", "x"), do("mkdir", "d/e")}, nil, nil},
 		{"a child of a directory that is only passed through", []string{"d"}, []step{do("write", "d/e/f/g", "x")}, []string{"changed d/e/f/g"}, nil},
 		{"a directory's mode shuts its children", []string{"d"}, []step{do("chmod", "d", 0o777), do("write", "d/e/f/g", "x")}, nil, []string{"d", "d/e/f/g"}},
@@ -198,6 +209,47 @@ func TestProtectedPathsStay(t *testing.T) {
 				if d := cmp.Diff(was, is); d != "" {
 					t.Errorf("%s:\n%s", p, d)
 				}
+			}
+		})
+	}
+}
+
+func TestWhatBelongsTogetherIsCommittedTogether(t *testing.T) {
+	together := func(rel string) string {
+		if strings.HasPrefix(rel, "d/") {
+			return "d"
+		}
+		return ""
+	}
+	protect := func(rel string, _ ChangeKind) string {
+		if rel == "d/config" {
+			return "it is protected"
+		}
+		return ""
+	}
+	for _, c := range []struct {
+		name             string
+		run              []step
+		applied, refused []string
+	}{
+		{"nothing of it is refused", []step{do("write", "d/e/f/g", "x"), do("write", "d/new", "x"), do("write", "exe", "y")},
+			[]string{"changed d/e/f/g", "added d/new", "changed exe"}, nil},
+		{"one of it is refused", []step{do("write", "d/config", "x"), do("write", "d/e/f/g", "x"), do("remove", "d/hl1"), do("mkdir", "d/n"), do("write", "d/n/m", "x"), do("write", "exe", "y")},
+			[]string{"changed exe"}, []string{"d/config", "d/e/f/g", "d/hl1", "d/n", "d/n/m"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			tx, _, _ := ran(t, c.run...)
+			r, err := tx.Commit(Options{Protected: protect, Together: together})
+			must(t, err)
+			var refused []string
+			for _, x := range r.Refused {
+				refused = append(refused, x.Path)
+			}
+			if d := cmp.Diff(c.applied, shown(r.Applied)); d != "" {
+				t.Errorf("applied:\n%s", d)
+			}
+			if d := cmp.Diff(c.refused, refused); d != "" {
+				t.Errorf("refused:\n%s", d)
 			}
 		})
 	}

@@ -51,7 +51,10 @@ type Change struct {
 	old     *meta        // and what it is
 	// touched: a directory whose times differ at most. It is not shown.
 	touched bool
-	origin  []byte // the handle of the file it was copied from
+	// replaced: a directory that was taken away and made again, or lies in
+	// one: nothing of the workspace's shows through.
+	replaced bool
+	origin   []byte // the handle of the file it was copied from
 }
 
 // stays: a directory before and after.
@@ -290,7 +293,7 @@ func (s *scan) entry(j job, name string, up, low int) error {
 		s.queue = append(s.queue, job{rel, j.opaque || marks["opaque"] == "y", !isDir(lowSt), gone})
 	}
 	if isDir(st) && isDir(lowSt) {
-		return s.stayed(rel, up, low, name, marks, st, lowSt)
+		return s.stayed(rel, up, low, name, marks, st, lowSt, j.opaque || marks["opaque"] == "y")
 	}
 	c := Change{Path: rel, Kind: Added, Mode: fileMode(s.upperMode(rel, st.Mode)), Size: st.Size, up: st, low: lowSt}
 	switch {
@@ -308,7 +311,7 @@ func (s *scan) entry(j job, name string, up, low int) error {
 }
 
 // stayed adds a directory that is one before and after.
-func (s *scan) stayed(rel string, up, low int, name string, marks map[string]string, upSt, lowSt *unix.Stat_t) error {
+func (s *scan) stayed(rel string, up, low int, name string, marks map[string]string, upSt, lowSt *unix.Stat_t, replaced bool) error {
 	m, err := metaOf(up, name, upSt)
 	if err != nil {
 		return err
@@ -320,7 +323,7 @@ func (s *scan) stayed(rel string, up, low int, name string, marks map[string]str
 	s.translate(m)
 	m.Mode = s.upperMode(rel, m.Mode)
 	st := *lowSt
-	c := Change{Path: rel, Kind: ModeOnly, Mode: fileMode(st.Mode&unix.S_IFMT | m.Mode), meta: m, old: old, low: &st}
+	c := Change{Path: rel, Kind: ModeOnly, Mode: fileMode(st.Mode&unix.S_IFMT | m.Mode), meta: m, old: old, low: &st, replaced: replaced}
 	c.touched = m.sameBut(old)
 	// One that the run made, and somebody else did too meanwhile.
 	_, copied := marks["origin"]

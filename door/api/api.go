@@ -11,6 +11,7 @@ package api
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/cordon-sandbox/cordon"
@@ -29,7 +30,9 @@ type Request struct {
 // ReadCall reads {"id","run_id","tier","server","tool","args",…}; base gives
 // what the line leaves out. A line that is no call comes back with
 // Call.Malformed set. Further members are "session", "tenant", "agent",
-// "user", "workspace", "home" and "cwd"; unknown ones are ignored.
+// "user", "workspace", "home", "cwd", "chunks" (texts that the agent had seen,
+// each {"id","type","source","text"}), "sources" (only their types) and
+// "approval" (a proposal that was approved); unknown ones are ignored.
 func ReadCall(line []byte, base cordon.Run) Request {
 	r := Request{Call: cordon.Call{Run: base}}
 	v, err := strictjson.Parse(line)
@@ -102,11 +105,74 @@ func (r *Request) member(key string, v *strictjson.Value) {
 		r.text(key, v, &run.Profile)
 	case "cwd":
 		r.text(key, v, &r.Call.Dir)
+	case "approval":
+		r.text(key, v, &r.Call.Approval)
+	case "chunks":
+		r.list(key, v, r.chunk)
+	case "sources":
+		r.list(key, v, r.source)
 	case "tier":
 		var name string
 		r.text(key, v, &name)
 		run.Tier, _ = cordon.ParseTier(name) // an unknown tier is a student
 	}
+}
+
+func (r *Request) list(key string, v *strictjson.Value, take func(*strictjson.Value) bool) {
+	if v.Kind == strictjson.Null {
+		return
+	}
+	ok := v.Kind == strictjson.Array && len(v.Items) <= maxChunks
+	for i := 0; ok && i < len(v.Items); i++ {
+		ok = take(&v.Items[i])
+	}
+	if !ok {
+		r.malformed(fmt.Sprintf("%q is no list of at most %d such entries", key, maxChunks))
+	}
+}
+
+// maxChunks is how many texts a line may bring.
+const maxChunks = 4096
+
+// chunk takes {"id","type","source","text"}: a text that the agent had seen.
+func (r *Request) chunk(v *strictjson.Value) bool {
+	if v.Kind != strictjson.Object {
+		return false
+	}
+	var c cordon.Chunk
+	var kind string
+	for i, key := range v.Keys {
+		var dst *string
+		switch key {
+		case "id":
+			dst = &c.ID
+		case "type":
+			dst = &kind
+		case "source":
+			dst = &c.Source
+		case "text":
+			dst = &c.Text
+		default:
+			continue
+		}
+		if v.Items[i].Kind != strictjson.String {
+			return false
+		}
+		*dst = v.Items[i].Str
+	}
+	c.Type = cordon.ChunkType(kind)
+	r.Call.Chunks = append(r.Call.Chunks, c)
+	return true
+}
+
+// source takes the type of a text that the agent had seen and that the caller
+// does not have: that such text was there is known all the same.
+func (r *Request) source(v *strictjson.Value) bool {
+	if v.Kind != strictjson.String {
+		return false
+	}
+	r.Call.Chunks = append(r.Call.Chunks, cordon.Chunk{Type: cordon.ChunkType(v.Str), Source: "said by the caller"})
+	return true
 }
 
 // text takes a string; null and "" leave what base gave, so that a line cannot
@@ -150,6 +216,12 @@ func AppendDecision(dst []byte, rawID json.RawMessage, d *cordon.Decision) []byt
 	dst = appendText(dst, `,"run_id":`, d.RunID)
 	dst = appendText(dst, `,"policy_id":`, d.PolicyID)
 	dst = appendText(dst, `,"args_hash":`, d.ArgsHash)
+	if d.Proposal != "" {
+		dst = appendText(dst, `,"proposal":`, d.Proposal)
+	}
+	if d.Approval != "" {
+		dst = appendText(dst, `,"approval":`, d.Approval)
+	}
 	dst = append(dst, `,"findings":[`...)
 	for i := range d.Findings {
 		if i > 0 {

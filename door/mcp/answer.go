@@ -93,6 +93,9 @@ func advice(d *cordon.Decision) string {
 		}
 	}
 	switch {
+	case d.Proposal != "":
+		return "A person may approve this very call: cordon proposals approve " + d.Proposal +
+			". You cannot approve it yourself; tell the person, and send the same call again when they have."
 	case len(swaps) > 0:
 		return "Allowed instead: the same call with " + strings.Join(swaps, ", ") + "."
 	case d.Outcome == cordon.Restricted:

@@ -22,6 +22,7 @@ type connection struct {
 	proc   *process // nil where the run was killed before
 	stdout *lockedWriter
 	stderr io.Writer
+	asking asking
 	// notes counts the notes on messages, sent the messages to the client.
 	notes, sent atomic.Int64
 	// over is set when Serve returns, for a reader that could not be stopped.
@@ -122,6 +123,9 @@ func (c *connection) serve(ctx, attached context.Context) error {
 			for _, n := range c.judge.Silent(c.cfg.Silence) {
 				c.note(n)
 			}
+			for _, o := range c.asking.late() {
+				_ = send(c.stdout, o.v.Answer) // the client's end shows elsewhere
+			}
 		}
 	}
 }
@@ -151,13 +155,30 @@ func (c *connection) fromClient(ctx context.Context, r *lineReader, l line) erro
 	if l.long {
 		return c.longFromClient(ctx, r, l)
 	}
+	if o, said, ok := c.asking.take(l.text); ok {
+		return c.answered(ctx, o, said)
+	}
 	v := c.judge.Client(ctx, l.text)
+	if v.Ask != nil {
+		if q := c.asking.ask(l.text, v); q != nil {
+			return send(c.stdout, q)
+		}
+	}
+	if v.Forward != nil {
+		c.asking.learn(v.Forward)
+		c.asking.drop(v.Forward)
+	}
+	return c.pass(v, l.ended)
+}
+
+// pass does what a verdict on a client's message says.
+func (c *connection) pass(v Verdict, ended bool) error {
 	if err := send(c.stdout, v.Answer); err != nil {
 		return err
 	}
 	if v.Forward != nil && c.proc != nil {
 		msg := v.Forward
-		if l.ended {
+		if ended {
 			msg = append(msg, '\n')
 		}
 		// That the server no longer reads is said when its end is noticed;

@@ -25,6 +25,7 @@ type request struct {
 	key    string
 	raw    []byte // the id as it was spelled
 	method string
+	tool   string // of a call: its name, or the URI that is read
 	since  time.Time
 	call   *cordon.Decision // of a decided request, until it is settled
 	// cancelled: the client no longer waits. warned: its silence was noted.

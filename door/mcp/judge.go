@@ -45,12 +45,14 @@ type Judge struct {
 	server    string
 	dir       string // of relative paths; empty is the workspace
 	maxResult int
+	deliver   func(cordon.Chunk) string
+	held      *Approvals
 	flight    inflight
 }
 
 // NewJudge makes a Judge for one connection. Of cfg it uses Guard, Mode, Run,
-// Server, Command (where Server is empty), Dir and MaxResult; errors are those
-// of Serve for a bad Config.
+// Server, Command (where Server is empty), Dir, MaxResult, DeliverTagged and
+// Approvals; errors are those of Serve for a bad Config.
 func NewJudge(cfg Config) (*Judge, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -62,6 +64,7 @@ func NewJudge(cfg Config) (*Judge, error) {
 func newJudge(cfg Config) *Judge {
 	return &Judge{
 		guard: cfg.Guard, mode: cfg.Mode, run: cfg.Run, server: cfg.Server, dir: cfg.Dir, maxResult: cfg.MaxResult,
+		deliver: cfg.DeliverTagged, held: cfg.Approvals,
 	}
 }
 
@@ -77,6 +80,10 @@ type Verdict struct {
 	Note string
 	// Settle, when set, must be called after the message has gone out.
 	Settle func() error
+	// Ask is set beside Answer where a person may approve what was refused, and
+	// may be asked by an elicitation/create request of the transport instead of
+	// sending Answer. What the person said goes to Judge.Approve.
+	Ask *Ask
 }
 
 // Client judges one message from the client. It has returned from
@@ -205,12 +212,15 @@ func (j *Judge) one(ctx context.Context, msg []byte, at span, v *strictjson.Valu
 	}
 	switch env.method {
 	case callTool, readResource, subscribe:
-		return j.call(ctx, msg, &env)
+		if v, ours := j.takeUp(ctx, msg, &env); ours {
+			return v
+		}
+		return j.call(ctx, msg, &env, "")
 	case cancelled:
 		return Verdict{Forward: msg, Settle: j.cancelRequest(ctx, env.params)}
 	}
 	if env.looksLikeCall() {
-		return j.call(ctx, msg, &env)
+		return j.call(ctx, msg, &env, "")
 	}
 	if env.isRequest() {
 		if v, down := j.follow(&env, nil); down {
@@ -218,6 +228,18 @@ func (j *Judge) one(ctx context.Context, msg []byte, at span, v *strictjson.Valu
 		}
 	}
 	return Verdict{Forward: msg}
+}
+
+// subject is what a request is about: its tool, prompt or resource.
+func (e *envelope) subject() string {
+	if e.params == nil || e.params.Kind != strictjson.Object {
+		return ""
+	}
+	text, ok := e.params.Text("name")
+	if !ok {
+		text, _ = e.params.Text("uri")
+	}
+	return clip(text, 256)
 }
 
 // looksLikeCall: the method is not known, and its params name something and
@@ -352,27 +374,52 @@ func idText(raw []byte) string {
 }
 
 // call judges what a message would do: a tool's call, or a resource's read.
-func (j *Judge) call(ctx context.Context, msg []byte, env *envelope) Verdict {
+// approval is the proposal that it takes up, or empty.
+func (j *Judge) call(ctx context.Context, msg []byte, env *envelope, approval string) Verdict {
 	c := j.readCall(msg, env)
+	c.Approval = approval
 	d := j.guard.Decide(ctx, c)
 	if d.Refused() {
 		if !env.isRequest() {
 			return Verdict{Note: fmt.Sprintf("cordon: refused a call of %.64q that asked for no answer", c.Tool)}
 		}
-		text := refusal(&c, &d)
-		if env.method == callTool {
-			return Verdict{Answer: toolAnswer(env.id, text)}
-		}
-		return Verdict{Answer: errorAnswer(env.id, codeServer, text)}
+		return j.refuse(msg, env, &c, &d)
 	}
 	if !env.isRequest() {
-		return Verdict{Forward: msg, Settle: j.settle(ctx, &d, 0)}
+		return Verdict{Forward: msg, Settle: j.settle(ctx, &d, cordon.Usage{})}
 	}
 	if v, down := j.follow(env, &d); down {
-		v.Settle = j.settle(ctx, &d, 0)
+		v.Settle = j.settle(ctx, &d, cordon.Usage{Failed: true})
 		return v
 	}
 	return Verdict{Forward: msg}
+}
+
+// refuse answers a call that was refused. Where a person may approve it, the
+// verdict says how they are asked.
+func (j *Judge) refuse(msg []byte, env *envelope, c *cordon.Call, d *cordon.Decision) Verdict {
+	text := refusal(c, d)
+	v := Verdict{Answer: errorAnswer(env.id, codeServer, text)}
+	if env.method == callTool {
+		v.Answer = toolAnswer(env.id, text)
+	}
+	if d.Proposal == "" || c.Approval != "" || env.method != callTool {
+		return v
+	}
+	if j.held == nil {
+		return v // nobody is to be asked through the client
+	}
+	ask := &Ask{Proposal: d.Proposal, Params: askParams(c, d)}
+	if meta := env.params.Get("_meta"); meta != nil {
+		if caps := meta.Get(metaCapabilities); caps != nil && takesForms(caps) {
+			if a := j.hold(msg, env, ask); a != nil {
+				v.Answer = a
+				return v
+			}
+		}
+	}
+	v.Ask = ask
+	return v
 }
 
 // readCall makes the call of a message. What stands in params beside the
@@ -436,7 +483,7 @@ func otherSpelling(key string) string {
 // follow remembers a request until its answer comes. Where the server is
 // down, it is answered instead.
 func (j *Judge) follow(env *envelope, d *cordon.Decision) (Verdict, bool) {
-	down := j.flight.add(&request{key: env.key, raw: env.id, method: env.method, since: time.Now(), call: d})
+	down := j.flight.add(&request{key: env.key, raw: env.id, method: env.method, tool: env.subject(), since: time.Now(), call: d})
 	if down == "" {
 		return Verdict{}, false
 	}
@@ -453,13 +500,13 @@ func (j *Judge) cancelRequest(ctx context.Context, params *strictjson.Value) fun
 	if d == nil {
 		return nil
 	}
-	return j.settle(ctx, d, used)
+	return j.settle(ctx, d, cordon.Usage{Exec: used})
 }
 
-func (j *Judge) settle(ctx context.Context, d *cordon.Decision, used time.Duration) func() error {
+func (j *Judge) settle(ctx context.Context, d *cordon.Decision, used cordon.Usage) func() error {
 	return func() error {
 		// What was used is booked even when the connection is ending.
-		err := j.guard.Settle(context.WithoutCancel(ctx), *d, cordon.Usage{Exec: used})
+		err := j.guard.Settle(context.WithoutCancel(ctx), *d, used)
 		if err != nil {
 			return fmt.Errorf("mcp: settle call %.64q: %w", d.CallID, err)
 		}
@@ -474,7 +521,7 @@ func (j *Judge) settle(ctx context.Context, d *cordon.Decision, used time.Durati
 func (j *Judge) Close(ctx context.Context, why string, killed bool) (answers [][]byte, settle func() error) {
 	for _, r := range j.flight.close(why, killed) {
 		if r.call != nil {
-			settle = joinSettle(settle, j.settle(ctx, r.call, time.Since(r.since)))
+			settle = joinSettle(settle, j.settle(ctx, r.call, cordon.Usage{Exec: time.Since(r.since), Failed: true}))
 		}
 		if r.cancelled {
 			continue

@@ -84,6 +84,16 @@ type Config struct {
 	// other member of the result, eight times as much where it holds data that
 	// is no text (images, sound); 0 is DefaultMaxResult.
 	MaxResult int
+	// DeliverTagged, when set, renders each text of a result for the agent; the
+	// chunk's ID is the one that the guard recorded it under. Under any mode but
+	// Enforce it is not used: nothing is changed there.
+	DeliverTagged func(cordon.Chunk) string
+	// Approvals keeps the calls of stateless clients that wait for a person's
+	// answer; nil is one of the connection's own.
+	Approvals *Approvals
+	// NoElicitation: nobody is asked through the client; a refusal names the
+	// proposal, and a person approves it elsewhere.
+	NoElicitation bool
 	// GracePeriod is how long the server may take to end after its input was
 	// closed, and again after SIGTERM; 0 is DefaultGracePeriod.
 	GracePeriod time.Duration
@@ -120,6 +130,12 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Server == "" {
 		c.Server = ServerName(c.Command)
+	}
+	if c.Approvals == nil && !c.NoElicitation {
+		c.Approvals = NewApprovals()
+	}
+	if c.NoElicitation {
+		c.Approvals = nil
 	}
 	if c.Run.ID == "" {
 		c.Run.ID = "mcp-" + rand.Text()
@@ -194,7 +210,7 @@ func Serve(ctx context.Context, cfg Config) error {
 	attached, stop := cfg.Guard.Attach(ctx, cfg.Run)
 	defer stop()
 	c := newConnection(cfg)
-	if c.judge.dir, err = workingDir(cfg); err != nil {
+	if c.judge.dir, err = WorkingDir(cfg.Dir, cfg.Run.Workspace); err != nil {
 		return err
 	}
 	if errors.Is(context.Cause(attached), cordon.ErrKilled) {
@@ -207,10 +223,11 @@ func Serve(ctx context.Context, cfg Config) error {
 	return c.serve(ctx, attached)
 }
 
-// workingDir is the directory that the server's relative paths start from;
-// empty where that is the workspace itself, however the two are spelled.
-func workingDir(cfg Config) (string, error) {
-	dir, err := filepath.Abs(cfg.Dir)
+// WorkingDir is the directory that the relative paths of a server started in
+// dir (empty: Cordon's own) start from; empty where that is the workspace
+// itself, however the two are spelled.
+func WorkingDir(dir, workspace string) (string, error) {
+	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return "", fmt.Errorf("mcp: working directory: %w", err)
 	}
@@ -218,7 +235,7 @@ func workingDir(cfg Config) (string, error) {
 	if err != nil {
 		return dir, nil // starting the server says what is wrong
 	}
-	if ws, err := os.Stat(cfg.Run.Workspace); err == nil && os.SameFile(at, ws) {
+	if ws, err := os.Stat(workspace); err == nil && os.SameFile(at, ws) {
 		return "", nil
 	}
 	return dir, nil

@@ -26,7 +26,7 @@ func (j *Judge) overlong(ctx context.Context, head, end []byte, limit int) Verdi
 	if r == nil {
 		return v
 	}
-	v.Settle = j.settleRequest(ctx, r).Settle
+	v.Settle = j.settleRequest(ctx, r, true).Settle
 	if !r.cancelled {
 		v.Forward = errorAnswer(r.raw, codeServer,
 			fmt.Sprintf("Cordon dropped the server's answer: it is longer than %d bytes. Ask for less at a time.", limit))

@@ -122,7 +122,7 @@ func (j *Judge) reply(ctx context.Context, msg []byte, at span) ([]byte, Verdict
 		return msg, Verdict{} // a request or a notification
 	}
 	r := j.takeRequest(msg, ms)
-	v := j.settleRequest(ctx, r)
+	v := j.settleRequest(ctx, r, hasError || hasResult && isFailure(msg, result))
 	c := cutter{msg: msg, at: at}
 	if j.passes(r) {
 		if hasResult {
@@ -130,6 +130,10 @@ func (j *Judge) reply(ctx context.Context, msg []byte, at span) ([]byte, Verdict
 		}
 		if v.Note != "" {
 			v.Note += " (in mode enforce; passed as it is)"
+		}
+		if hasResult {
+			_, note := j.record(ctx, r, at.of(msg))
+			v.Note = joinNotes(v.Note, note)
 		}
 		return msg, v
 	}
@@ -139,7 +143,19 @@ func (j *Judge) reply(ctx context.Context, msg []byte, at span) ([]byte, Verdict
 	case hasError && failure.len() > j.maxResult:
 		c.put(failure, fmt.Appendf(nil, `{"code":%d,"message":"[cordon: error of %d bytes left out]"}`, codeServer, failure.len()))
 	}
-	return c.bytes(), v
+	out := c.bytes()
+	if !hasResult || r == nil || !brings(r.method) {
+		return out, v
+	}
+	if c.out == nil {
+		out = at.of(msg)
+	}
+	tagged, note := j.record(ctx, r, out)
+	v.Note = joinNotes(v.Note, note)
+	if c.out == nil && len(tagged) > 0 && &tagged[0] == &out[0] {
+		return msg, v
+	}
+	return tagged, v
 }
 
 // passes reports whether the answer to r (nil where it is not known which) goes
@@ -176,7 +192,7 @@ func doubtful(before []member, key string, known ...string) bool {
 // seems to answer gets an error in its place.
 func (j *Judge) unclear(ctx context.Context, msg []byte, ms []member, why string) ([]byte, Verdict) {
 	r := j.takeRequest(msg, ms)
-	v := j.settleRequest(ctx, r)
+	v := j.settleRequest(ctx, r, true)
 	v.Note = fmt.Sprintf("cordon: server %q wrote a message that could be read in two ways: %s", j.server, why)
 	if j.passes(r) {
 		return msg, v
@@ -200,11 +216,17 @@ func (j *Judge) takeRequest(msg []byte, ms []member) *request {
 	return j.flight.take(idKey(&id))
 }
 
-func (j *Judge) settleRequest(ctx context.Context, r *request) Verdict {
+func (j *Judge) settleRequest(ctx context.Context, r *request, failed bool) Verdict {
 	if r == nil || r.call == nil {
 		return Verdict{}
 	}
-	return Verdict{Settle: j.settle(ctx, r.call, time.Since(r.since))}
+	return Verdict{Settle: j.settle(ctx, r.call, cordon.Usage{Exec: time.Since(r.since), Failed: failed})}
+}
+
+// isFailure: the tool reports an error of its own.
+func isFailure(msg []byte, result span) bool {
+	at, ok := find(members(msg, result), "isError")
+	return ok && string(at.of(msg)) == "true"
 }
 
 // result judges the result of a request (nil where it is not known which).

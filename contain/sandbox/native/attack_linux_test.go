@@ -205,7 +205,7 @@ var attacks = map[string]func(attackEnv) string{
 		return first(
 			got("TIOCSTI", ioctl(master, unix.TIOCSTI, unsafe.Pointer(&c))),
 			got("TIOCSTI by 64 bits", ioctl(master, 1<<32|unix.TIOCSTI, unsafe.Pointer(&c))),
-			got("TIOCLINUX", ioctl(master, tiocLinux, unsafe.Pointer(&c))),
+			got("TIOCLINUX", ioctl(master, 0x541c, unsafe.Pointer(&c))),
 			got("TIOCSETD", ioctl(master, unix.TIOCSETD, unsafe.Pointer(&ldisc))),
 		)
 	},

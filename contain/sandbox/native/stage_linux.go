@@ -297,7 +297,7 @@ func giveUp(b *builder) error {
 		return fmt.Errorf("empty capabilities: %w", err)
 	}
 	b.hold(sandbox.NoCaps, sandbox.Enforced, "")
-	if err := loadFilter(); err != nil {
+	if err := sandbox.LoadFilter(); err != nil {
 		return err
 	}
 	b.hold(sandbox.Seccomp, sandbox.Enforced, "")

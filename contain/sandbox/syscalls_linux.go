@@ -1,4 +1,4 @@
-package native
+package sandbox
 
 import "golang.org/x/sys/unix"
 

@@ -1,4 +1,4 @@
-package native
+package sandbox
 
 import (
 	"errors"
@@ -46,8 +46,9 @@ func onCall(nr uint32, body ...bpf.Instruction) []bpf.Instruction {
 	return append([]bpf.Instruction{skip}, body...)
 }
 
-// filter is the whole program: what is not named is refused with EPERM.
-func filter() []bpf.Instruction {
+// filter is the whole program: what is not named is refused with EPERM, and
+// what absent names does not exist.
+func filter(absent []uintptr) []bpf.Instruction {
 	p := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offArch, Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: auditArch, SkipTrue: 1},
@@ -60,6 +61,9 @@ func filter() []bpf.Instruction {
 	// What is newer than this list does not exist, so that a C library falls
 	// back; EPERM it would take for an answer.
 	p = append(p, bpf.JumpIf{Cond: bpf.JumpLessOrEqual, Val: lastKnownCall, SkipTrue: 1}, ret(retENOSYS))
+	for _, nr := range absent {
+		p = append(p, onCall(uint32(nr), ret(retENOSYS))...)
+	}
 	for _, run := range runs(allowedCalls) {
 		p = append(p,
 			bpf.JumpIf{Cond: bpf.JumpLessThan, Val: run.first, SkipTrue: 2},
@@ -158,10 +162,12 @@ func personalityRules() []bpf.Instruction {
 	}
 }
 
-// loadFilter holds all threads of this process and what they become to the
-// filter. It needs no_new_privs.
-func loadFilter() error {
-	raw, err := bpf.Assemble(filter())
+// LoadFilter holds all threads of this process, and what they become, to the
+// system calls that a tool of an agent has a use for; those of absent fail
+// with ENOSYS besides. It needs no_new_privs, and is there for the runtimes
+// whose first process inside is this binary.
+func LoadFilter(absent ...uintptr) error {
+	raw, err := bpf.Assemble(filter(absent))
 	if err != nil {
 		return fmt.Errorf("assemble seccomp filter: %w", err)
 	}

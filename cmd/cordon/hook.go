@@ -1,0 +1,326 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cordon-sandbox/cordon"
+	"github.com/cordon-sandbox/cordon/audit/sqlite"
+	"github.com/cordon-sandbox/cordon/config"
+	"github.com/cordon-sandbox/cordon/door/hook"
+	"github.com/cordon-sandbox/cordon/door/hook/daemon"
+	"github.com/cordon-sandbox/cordon/door/mcp"
+	"github.com/cordon-sandbox/cordon/guard/policy"
+	"github.com/spf13/cobra"
+)
+
+func hookCommand() *cobra.Command {
+	cmd, flags := newHookCommand()
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return flags.run(cmd.Context(), args[0], cmd.InOrStdin(), cmd.OutOrStdout())
+	}
+	return cmd
+}
+
+// newHookCommand makes the command without what it does, which the daemon
+// needs for its flags.
+func newHookCommand() (*cobra.Command, *hookFlags) {
+	cmd := &cobra.Command{
+		Use:   "hook [flags] " + strings.Join(hook.Agents(), "|"),
+		Short: "Answer one event of a coding agent's hooks on standard input",
+		Long: `Answer one event of a coding agent's hooks: the event is read from standard
+input, the agent's own form of an answer is written to standard output. Agents
+are set up by "cordon install". A call is decided, a result is recorded, a
+prompt is recorded as the user's.
+
+The run is the agent's session. The workspace is where the agent was started
+when the session opened, or --workspace.
+
+Exit status: 0 there is an answer, 2 the event could not be read and is refused.`,
+		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
+		ValidArgs: hook.Agents(),
+	}
+	f := &hookFlags{runFlags: addRunFlags(cmd), start: time.Now()}
+	cmd.Flags().DurationVar(&f.deadline, "deadline", 0, "`TIME` that an answer may take (default 8s in mode enforce, 2s in shadow)")
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		// To an agent 2 is a refusal. A hook that is known to be in shadow mode
+		// refuses nothing, not even for its own command line.
+		code := exitUsage
+		if f.failMode() != cordon.Enforce {
+			code = exitOK
+		}
+		return exitError{code, fmt.Errorf("%w (see %q)", err, cmd.CommandPath()+" --help")}
+	})
+	cmd.Flags().BoolVar(&f.noDaemon, "no-daemon", false, "decide in this process even if a daemon is there")
+	return cmd, f
+}
+
+// hookFlags are those of cordon hook.
+type hookFlags struct {
+	*runFlags
+	deadline time.Duration
+	noDaemon bool
+	start    time.Time
+}
+
+// run answers the event that is on in. Whatever fails, there is an answer.
+func (f *hookFlags) run(ctx context.Context, agent string, in io.Reader, out io.Writer) error {
+	deadline := f.deadline
+	if deadline <= 0 {
+		deadline = hook.DefaultDeadline(f.failMode())
+	}
+	type result struct {
+		reply hook.Reply
+		close func() error
+	}
+	done, read := make(chan result, 1), make(chan []byte, 1)
+	go func() {
+		event, err := readHookEvent(in)
+		read <- event
+		r := result{close: func() error { return nil }}
+		defer func() {
+			if p := recover(); p != nil {
+				r.reply = hook.Failed(agent, event, f.failMode(), fmt.Errorf("panic: %v", p))
+			}
+			done <- r
+		}()
+		if err != nil {
+			r.reply = hook.Failed(agent, event, f.failMode(), err)
+			return
+		}
+		r.reply, r.close = f.judge(ctx, agent, event)
+	}()
+	timer := time.NewTimer(deadline - time.Since(f.start))
+	defer timer.Stop()
+	select {
+	case r := <-done:
+		return errors.Join(f.write(r.reply, out), r.close())
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	var event []byte
+	select {
+	case event = <-read:
+	default: // not even the event came
+	}
+	return f.write(hook.Failed(agent, event, f.failMode(), errors.New("no decision in time")), out)
+}
+
+// judge decides in this process. close must be called when the answer is out.
+func (f *hookFlags) judge(ctx context.Context, agent string, event []byte) (r hook.Reply, close func() error) {
+	close = func() error { return nil }
+	c, err := f.loadFrom(os.LookupEnv, os.Getwd)
+	if err != nil {
+		return hook.Failed(agent, event, f.failMode(), err), close
+	}
+	if c.Mode() == cordon.Off {
+		return hook.Passed(agent, event), close
+	}
+	door, core, err := f.openDoor(ctx, agent, c)
+	if err != nil {
+		return hook.Failed(agent, event, c.Mode(), err), close
+	}
+	r, late := door.Answer(ctx, hook.Input{Event: event, Project: os.Getenv(hook.ProjectVar(agent))})
+	if !late {
+		close = core.close
+	}
+	return r, close
+}
+
+// write writes an answer. The agent reads standard error where the exit status
+// is not 0.
+func (f *hookFlags) write(r hook.Reply, out io.Writer) error {
+	return writeReply(r.Stdout, r.Stderr, r.Exit, out, f.cmd.ErrOrStderr())
+}
+
+func writeReply(stdout []byte, stderr string, exit int, out, errOut io.Writer) error {
+	if stderr != "" {
+		fmt.Fprintln(errOut, stderr)
+	}
+	if len(stdout) > 0 {
+		if _, err := out.Write(append(slices.Clip(stdout), '\n')); err != nil {
+			// 2 is a refusal to every agent; what was written may be cut.
+			return exitError{exitUsage, fmt.Errorf("write the answer: %w", err)}
+		}
+	}
+	if exit != 0 {
+		return exitError{code: exit}
+	}
+	return nil
+}
+
+// drainBytes is how much of an event that is too large is read all the same:
+// an agent whose hook does not read may take that for a failed hook.
+const drainBytes = 256 << 20
+
+// readHookEvent reads an event, and one byte more than it may have where it is
+// too large.
+func readHookEvent(in io.Reader) ([]byte, error) {
+	event, err := io.ReadAll(io.LimitReader(in, hook.MaxEvent+1))
+	if err != nil {
+		return event, fmt.Errorf("read the event: %w", err)
+	}
+	if len(event) > hook.MaxEvent {
+		_, _ = io.CopyN(io.Discard, in, drainBytes) // it is refused whatever comes
+	}
+	return event, nil
+}
+
+// failMode is the mode in which a failure is answered where no configuration
+// says one: the flag's, or off where everything was switched off, else enforce.
+func (f *hookFlags) failMode() cordon.Mode {
+	var m cordon.Mode
+	if flag := f.cmd.Flags().Lookup("mode"); flag.Changed && m.UnmarshalText([]byte(flag.Value.String())) == nil {
+		return m
+	}
+	if strings.EqualFold(strings.TrimSpace(os.Getenv("ATOM_SANDBOX_ENABLED")), "false") {
+		return cordon.Off
+	}
+	return cordon.Enforce
+}
+
+// loadFrom reads the configuration by the flags and an environment. dir is the
+// directory that relative paths start from; nil makes them errors.
+func (f *hookFlags) loadFrom(getenv func(string) (string, bool), dir func() (string, error)) (*config.Config, error) {
+	given := map[string][]string{}
+	for _, name := range []string{"profile", "tier", "mode", "read", "write", "allow-host", "allow-tool", "db"} {
+		flag := f.cmd.Flags().Lookup(name)
+		if !flag.Changed {
+			continue
+		}
+		if list, err := f.cmd.Flags().GetStringArray(name); err == nil {
+			given[name] = list
+		} else {
+			given[name] = []string{flag.Value.String()}
+		}
+	}
+	in := config.Input{Flags: given, Getenv: getenv, File: f.config}
+	if dir != nil {
+		var err error
+		if in.Dir, err = dir(); err != nil {
+			return nil, fmt.Errorf("working directory: %w", err)
+		}
+	}
+	return config.Load(in)
+}
+
+// openDoor opens what a door needs.
+func (f *hookFlags) openDoor(ctx context.Context, agent string, c *config.Config) (*hook.Door, *core, error) {
+	run, err := f.hookRun(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	core, err := openCore(ctx, c, f.cmd.ErrOrStderr())
+	if err != nil {
+		return nil, nil, err
+	}
+	door, err := hook.New(hook.Config{
+		Agent: agent, Guard: core.guard, Mode: c.Mode(), Run: run, Deadline: f.deadline,
+		ServerName: mcp.ServerName, Logf: core.log.printf,
+	})
+	if err != nil {
+		return nil, nil, errors.Join(err, core.close())
+	}
+	return door, core, nil
+}
+
+// hookRun is the run as far as the flags and the configuration describe it.
+func (f *hookFlags) hookRun(c *config.Config) (cordon.Run, error) {
+	r := cordon.Run{ID: f.runID, Tenant: f.tenant, Agent: f.agent, User: f.user, Session: f.session, Tier: c.Tier(), Profile: c.Profile()}
+	var err error
+	if f.workspace != "" {
+		if r.Workspace, err = directory("--workspace", f.workspace, nil); err != nil {
+			return r, err
+		}
+	}
+	if r.Home, err = directory("--home", f.home, os.UserHomeDir); err != nil {
+		return r, err
+	}
+	whole := r
+	if whole.Workspace == "" {
+		whole.Workspace = r.Home // the event names it
+	}
+	return r, policy.CheckRun(whole)
+}
+
+// hookStateDir is where the default database is, and the daemon's socket.
+func hookStateDir() (string, error) {
+	db, err := sqlite.DefaultPath()
+	return filepath.Dir(db), err
+}
+
+// relayHook hands "cordon hook" to a daemon, where one is there that can be
+// believed. Where it is not done, stdio has what was read put back.
+func relayHook(args []string, stdio *Stdio) (code int, done bool) {
+	if len(args) < 2 || args[0] != "hook" || slices.ContainsFunc(args, ownProcess) {
+		return 0, false
+	}
+	dir, err := hookStateDir()
+	if err != nil {
+		return 0, false
+	}
+	if _, err := os.Lstat(filepath.Join(dir, daemon.SocketName)); err != nil {
+		return 0, false // the usual case without one
+	}
+	build, err := daemon.ThisBuild()
+	if err != nil {
+		return 0, false
+	}
+	client := daemon.Client{Dir: dir, Build: build}
+	conn, err := client.Connect()
+	if err != nil {
+		if !errors.Is(err, daemon.ErrNone) {
+			fmt.Fprintf(stdio.Err, "cordon: %v; deciding without it\n", err)
+		}
+		return 0, false
+	}
+	event, err := readHookEvent(stdio.In)
+	stdio.In = bytes.NewReader(event)
+	if err != nil {
+		conn.Close()
+		stdio.In = io.MultiReader(stdio.In, brokenReader{err})
+		return 0, false
+	}
+	reply, err := conn.Ask(daemon.Request{Args: args[1:], Env: hookEnv(), Event: event})
+	if err != nil {
+		fmt.Fprintf(stdio.Err, "cordon: %v; deciding without it\n", err)
+		return 0, false
+	}
+	err = writeReply(reply.Stdout, reply.Stderr, reply.Exit, stdio.Out, stdio.Err)
+	var exit exitError
+	errors.As(err, &exit)
+	return exit.code, true
+}
+
+// ownProcess: the flag asks for something that only this process can do.
+func ownProcess(arg string) bool {
+	return arg == "-h" || arg == "--help" || strings.HasPrefix(arg, "--no-daemon")
+}
+
+// brokenReader gives a read error again.
+type brokenReader struct{ err error }
+
+func (b brokenReader) Read([]byte) (int, error) { return 0, b.err }
+
+// hookEnv are the variables that a decision depends on.
+func hookEnv() []string {
+	var env []string
+	for _, kv := range os.Environ() {
+		name, _, _ := strings.Cut(kv, "=")
+		switch {
+		case strings.HasPrefix(name, "ATOM_"), strings.HasPrefix(name, "CORDON_"), strings.HasPrefix(name, "XDG_"),
+			strings.HasSuffix(name, "_PROJECT_DIR"), name == "HOME":
+			env = append(env, kv)
+		}
+	}
+	slices.Sort(env)
+	return env
+}

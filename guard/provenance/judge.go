@@ -1,0 +1,490 @@
+package provenance
+
+import (
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/cordon-sandbox/cordon"
+	"github.com/cordon-sandbox/cordon/internal/strictjson"
+	"github.com/cordon-sandbox/cordon/lower/toolspec"
+)
+
+// Rules of the findings.
+const (
+	// RuleVerbatim: the call stands in untrusted text, name and arguments.
+	RuleVerbatim = "taint.verbatim_call"
+	// The deciding argument came only from untrusted text.
+	RuleRecipient  = "taint.recipient"
+	RuleHost       = "taint.host"
+	RuleURL        = "taint.url"
+	RuleCommand    = "taint.command"
+	RulePath       = "taint.path"
+	RuleAmount     = "taint.amount"
+	RuleCredential = "taint.credential"
+	RuleReference  = "taint.reference"
+	RuleArgument   = "taint.argument"
+	// Nobody trusted gave the address, and untrusted text was seen: it may
+	// have been there in a form that is not read.
+	RuleUnknownRecipient = "taint.unknown_recipient"
+	RuleUnknownHost      = "taint.unknown_host"
+)
+
+// Input is one call as phase E judges it.
+type Input struct {
+	Server, Tool string
+	Facts        toolspec.Facts
+	// Args are the call's arguments as they were parsed; may be nil.
+	Args    *strictjson.Value
+	Effects []cordon.Effect
+	// Index is the run's; nil finds nothing.
+	Index *Index
+	// Workspace and Home are absolute paths; may be empty.
+	Workspace, Home string
+	// HostAllowed reports a host that the operator lists; nil is none.
+	HostAllowed func(target string) bool
+	// Own are domains, addresses and names that the operator vouches for: an
+	// address below an own domain may come from anywhere.
+	Own []string
+}
+
+// Judge finds what of a call only untrusted text decided. It finds nothing
+// in a run that has seen none.
+//
+// Restricted, so that a person is asked, is an effect that cannot be taken
+// back or that reaches others, where only untrusted text supplied what decides
+// it: the recipient, channel, account or sum; the host of a connection that
+// the operator does not list, or the URL below a listed one that data goes to;
+// a command that was taken over, where it connects, sends, destroys, deletes
+// recursively, persists, administers, or runs what was downloaded or decoded;
+// the path of a recursive deletion; a new password; what an unknown tool
+// books, buys, cancels or deletes. So is an e-mail address, an account or a
+// host that data goes to which nobody named at all. Blocked is a call that
+// stands whole in untrusted text and does more than read.
+//
+// Not found, for it is the ordinary work of an agent: reading, listing and
+// plain fetching from listed hosts; writing files; running programs (npm
+// test, make, pip install x) that have no such effect, whatever text names
+// them; words and numbers that say nothing; what the user or the system names
+// as well; paths of ordinary build output; identifiers in the form in which
+// tools give them out (alone on a line, in quotes, after "id:").
+func Judge(in Input) []cordon.Finding {
+	if in.Index == nil {
+		return nil
+	}
+	untrusted, any := in.Index.sawForeign()
+	if !any {
+		return nil
+	}
+	j := judge{Input: in, untrusted: untrusted}
+	j.verbatim()
+	for i := range in.Effects {
+		j.effect(&in.Effects[i])
+	}
+	j.named()
+	return j.found
+}
+
+// sawForeign reports whether untrusted text was recorded, and any but trusted.
+func (ix *Index) sawForeign() (untrusted, any bool) {
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
+	return ix.seen, ix.lowest != cordon.Trusted
+}
+
+type judge struct {
+	Input
+	untrusted bool
+	found     []cordon.Finding
+	parties   map[string]struct{} // values that were judged as recipients
+	commands  []command
+}
+
+// command is the judgement of one argument that is code.
+type command struct {
+	arg     string
+	tainted bool
+	taint   Taint
+}
+
+func (j *judge) find(rule, detail, arg string, outcome cordon.Outcome, via []string) {
+	for i := range j.found {
+		if f := &j.found[i]; f.Rule == rule && f.Arg == arg && f.Detail == detail {
+			return
+		}
+	}
+	if len(j.found) < 64 {
+		j.found = append(j.found, cordon.Finding{Phase: cordon.PhaseProvenance, Violation: cordon.Provenance,
+			Rule: rule, Outcome: outcome, Detail: detail, Arg: arg, Via: via})
+	}
+}
+
+// restrict finds a value that only untrusted text supplied. shown is empty
+// where the value is a secret.
+func (j *judge) restrict(rule, what, shown string, t *Taint, arg string, via []string) {
+	if shown != "" {
+		what += " " + quote(shown)
+	}
+	detail := what + " came only from untrusted text: " + j.origins(t)
+	if t.Part {
+		detail = what + " was put together from untrusted text: " + j.origins(t)
+	}
+	j.find(rule, detail, arg, cordon.Restricted, via)
+}
+
+func quote(s string) string {
+	const most = 120
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return strconv.Quote(s)
+}
+
+// origins names the chunks and where they came from.
+func (j *judge) origins(t *Taint) string {
+	if len(t.Chunks) == 0 {
+		return "older text, of which only identifiers are still known"
+	}
+	var b strings.Builder
+	for i, c := range t.Chunks {
+		if i == 3 {
+			b.WriteString(", and others")
+			break
+		}
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString("chunk " + quote(c.ID) + " (" + strings.ToValidUTF8(clip(string(c.Type), maxType), ""))
+		if c.Source != "" {
+			b.WriteString(" from " + quote(c.Source))
+			if s := j.Index.Match(c.Source, Path); s.Clean && !s.Trivial {
+				b.WriteString(", which the user named")
+			}
+		}
+		b.WriteString(")")
+	}
+	return b.String()
+}
+
+// verbatim blocks a call that stands in untrusted text.
+func (j *judge) verbatim() {
+	from, found := j.Index.Verbatim(j.Tool, j.Args)
+	if !found || j.onlyReads() || j.allSaid(j.Args) {
+		return
+	}
+	j.find(RuleVerbatim, "this very call, with its arguments, stands in untrusted text: "+j.origins(&Taint{Chunks: []Source{from}}), "", cordon.Blocked, nil)
+}
+
+// onlyReads reports a call that takes in and does nothing else.
+func (j *judge) onlyReads() bool {
+	for i := range j.Effects {
+		switch e := &j.Effects[i]; e.Kind {
+		case cordon.Read, cordon.List:
+		case cordon.SQL:
+			if e.Op != "read" {
+				return false
+			}
+		case cordon.Connect:
+			if e.Sends || !j.listed(e.Target) {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return len(j.Effects) > 0 || !j.acts()
+}
+
+// allSaid reports arguments each of which trusted text holds too.
+func (j *judge) allSaid(v *strictjson.Value) bool {
+	said, some := true, false
+	j.leaves(v, "", "", func(_, _ string, leaf *strictjson.Value) {
+		t := j.Index.Match(leaf.Str, Party)
+		if len(leaf.Str) > 64 && !t.Clean {
+			t = j.Index.Match(leaf.Str, Text)
+		}
+		said = said && t.Clean
+		some = some || !t.Trivial
+	})
+	return said && some
+}
+
+// leaves calls each for the strings and numbers of v with their pointer and
+// the name nearest above.
+func (j *judge) leaves(v *strictjson.Value, ptr, key string, each func(ptr, key string, leaf *strictjson.Value)) {
+	if v == nil {
+		return
+	}
+	switch v.Kind {
+	case strictjson.Object:
+		for i, k := range v.Keys {
+			j.leaves(&v.Items[i], ptr+"/"+strictjson.PointerToken(k), k, each)
+		}
+	case strictjson.Array:
+		for i := range v.Items {
+			j.leaves(&v.Items[i], ptr+"/"+strconv.Itoa(i), key, each)
+		}
+	case strictjson.String, strictjson.Number:
+		each(ptr, key, v)
+	}
+}
+
+func (j *judge) listed(target string) bool {
+	return loopback(target) || j.HostAllowed != nil && j.HostAllowed(target) || j.own(target)
+}
+
+func loopback(target string) bool {
+	h := target
+	if i := strings.LastIndexByte(h, ':'); i >= 0 && strings.Count(h, ":") == 1 {
+		h = h[:i]
+	}
+	h = strings.Trim(h, "[]")
+	return h == "localhost" || h == "::1" || h == "0.0.0.0" || strings.HasPrefix(h, "127.") && hostLike([]byte(h))
+}
+
+// own reports a value that the operator vouches for.
+func (j *judge) own(value string) bool {
+	if len(j.Own) == 0 {
+		return false
+	}
+	v := string(foldText(nil, strings.TrimSpace(value)))
+	host := v
+	if h, _ := splitURL([]byte(v)); h != nil {
+		host = string(h)
+	}
+	for _, o := range j.Own {
+		o = string(foldText(nil, strings.TrimPrefix(strings.TrimSpace(o), "@")))
+		if o == "" {
+			continue
+		}
+		if v == o || host == o || strings.HasSuffix(host, "."+o) {
+			return true
+		}
+	}
+	return false
+}
+
+// effect judges one effect by its kind.
+func (j *judge) effect(e *cordon.Effect) {
+	switch e.Kind {
+	case cordon.Connect:
+		j.connect(e)
+	case cordon.Send:
+		j.send(e)
+	case cordon.Delete:
+		if e.Recursive {
+			j.path(e, "the path to be deleted with all below")
+		}
+	case cordon.Destroy, cordon.Administer, cordon.Persist:
+		if !j.command(e) {
+			j.path(e, "the target of "+strings.TrimSpace(e.Kind.String()+" "+e.Op))
+		}
+	case cordon.Privilege:
+		j.command(e)
+	case cordon.RunCode, cordon.Execute, cordon.Opaque:
+		if e.Origin == cordon.OriginNetwork || e.Origin == cordon.OriginDecoded {
+			j.command(e)
+		}
+	}
+}
+
+// connect judges where a connection goes.
+func (j *judge) connect(e *cordon.Effect) {
+	if e.Op == "listen" || e.Target == "" || loopback(e.Target) || j.own(e.Target) {
+		return
+	}
+	if j.HostAllowed == nil || !j.HostAllowed(e.Target) {
+		t := j.Index.Match(e.Target, Host)
+		switch {
+		case t.Only():
+			j.restrict(RuleHost, "the host", e.Target, &t, e.Arg, e.Via)
+		case t.Unknown() && e.Sends && j.untrusted:
+			j.find(RuleUnknownHost, "data would go to the host "+quote(e.Target)+", which neither the user nor the operator named, after untrusted text was seen", e.Arg, cordon.Restricted, e.Via)
+		}
+		j.command(e)
+		return
+	}
+	if !e.Sends {
+		return
+	}
+	url := j.urlOf(e)
+	if t := j.Index.Match(url, Address); url != "" && t.Only() && !t.Part {
+		j.restrict(RuleURL, "the address that data goes to,", url, &t, e.Arg, e.Via)
+	}
+}
+
+// urlOf is the address with its path that an effect's argument has for its
+// host; "" where it has none.
+func (j *judge) urlOf(e *cordon.Effect) string {
+	target := []byte(strings.ToLower(e.Target))
+	if h, _ := splitURL(target); h != nil {
+		target = h
+	}
+	for _, text := range [...]string{e.Text, j.argument(e.Arg)} {
+		if text == "" {
+			continue
+		}
+		f := foldText(nil, clip(text, maxMatch))
+		for i := 0; i < len(f); {
+			if class[f[i]]&clAtom == 0 {
+				i++
+				continue
+			}
+			start := i
+			for i < len(f) && class[f[i]]&clAtom != 0 {
+				i++
+			}
+			if host, url := splitURL(f[start:i]); host != nil && string(host) == string(target) && len(url) > len(host) {
+				return string(url)
+			}
+		}
+	}
+	return ""
+}
+
+// argument is the string that an effect came from.
+func (j *judge) argument(pointer string) string {
+	v := j.Args
+	for rest := pointer; rest != "" && v != nil; {
+		step, tail, more := strings.Cut(rest[1:], "/")
+		rest = ""
+		if more {
+			rest = "/" + tail
+		}
+		step = strings.NewReplacer("~1", "/", "~0", "~").Replace(step)
+		switch v.Kind {
+		case strictjson.Object:
+			v = v.Get(step)
+		case strictjson.Array:
+			n, err := strconv.Atoi(step)
+			if err != nil || n < 0 || n >= len(v.Items) {
+				return ""
+			}
+			v = &v.Items[n]
+		default:
+			return ""
+		}
+	}
+	if v == nil || v.Kind != strictjson.String {
+		return ""
+	}
+	return v.Str
+}
+
+// minCommand is how many letters and digits a command must have to have been
+// taken over: "git push origin main" is in every handbook.
+const minCommand = 24
+
+// command restricts a command that was taken over from untrusted text and
+// reports whether it did.
+func (j *judge) command(e *cordon.Effect) bool {
+	if e.Arg == "" {
+		return false
+	}
+	for i := range j.commands {
+		if c := &j.commands[i]; c.arg == e.Arg {
+			return c.tainted
+		}
+	}
+	c := command{arg: e.Arg}
+	if text := j.argument(e.Arg); len(text) > len(e.Target) && (strings.ContainsAny(text, " \n(;|") || len(text) > 64) {
+		c.taint = j.Index.Match(text, Text)
+		c.tainted = c.taint.Only() && len(symbols(foldText(nil, clip(text, 4096)))) >= minCommand
+	}
+	j.commands = append(j.commands, c)
+	if c.tainted {
+		what := e.Kind.String()
+		if e.Op != "" {
+			what += " (" + e.Op + ")"
+		}
+		j.restrict(RuleCommand, "the command, which does more than work here: "+what+",", "", &c.taint, e.Arg, e.Via)
+	}
+	return c.tainted
+}
+
+// path judges the target of what cannot be taken back, in each form in which
+// a text may name it.
+func (j *judge) path(e *cordon.Effect, what string) {
+	inside := false
+	var worst Taint
+	for _, p := range j.pathForms(e, &inside) {
+		t := j.Index.Match(p, Path)
+		if t.Clean {
+			return
+		}
+		if t.Only() && !(inside && t.Field) && t.Share > worst.Share {
+			worst = t
+		}
+	}
+	if worst.Share > 0 {
+		j.restrict(RulePath, what+",", e.Target, &worst, e.Arg, e.Via)
+	}
+}
+
+func (j *judge) pathForms(e *cordon.Effect, inside *bool) []string {
+	forms := []string{e.Target}
+	full := e.Target
+	if !strings.HasPrefix(full, "/") {
+		full = path.Join("/", e.Dir, e.Target)
+	}
+	if j.Workspace != "" {
+		if rel, ok := strings.CutPrefix(full, strings.TrimSuffix(j.Workspace, "/")+"/"); ok {
+			*inside = e.Kind == cordon.Delete
+			forms = append(forms, rel)
+		}
+	}
+	if j.Home != "" {
+		if rel, ok := strings.CutPrefix(full, strings.TrimSuffix(j.Home, "/")+"/"); ok {
+			forms = append(forms, "~/"+rel)
+		}
+	}
+	return append(forms, full)
+}
+
+// send judges who gets what a tool hands on.
+func (j *judge) send(e *cordon.Effect) {
+	if strings.EqualFold(e.Target, j.Tool) || e.Target == j.Facts.Name || strings.HasPrefix(e.Target, "github ") {
+		j.command(e)
+		return // the tool itself is where it goes
+	}
+	for p := range strings.FieldsFuncSeq(e.Target, func(r rune) bool { return r == ',' || r == ';' }) {
+		j.party(p, e.Arg, e.Via)
+	}
+}
+
+// party judges one recipient.
+func (j *judge) party(value, arg string, via []string) {
+	value = strings.TrimSpace(value)
+	if _, done := j.parties[value]; done {
+		return
+	}
+	if j.parties == nil {
+		j.parties = map[string]struct{}{}
+	}
+	j.parties[value] = struct{}{}
+	if value == "" || j.own(value) {
+		return
+	}
+	t := j.Index.Match(value, Party)
+	switch {
+	case t.Only():
+		j.restrict(RuleRecipient, "the recipient", value, &t, arg, via)
+	case t.Unknown() && j.untrusted && addressLike(value):
+		j.find(RuleUnknownRecipient, "the recipient "+quote(value)+" was named by nobody who is trusted, after untrusted text was seen", arg, cordon.Restricted, via)
+	}
+}
+
+// addressLike reports a value that reaches somebody by itself: an e-mail
+// address, a URL, a long number.
+func addressLike(s string) bool {
+	if strings.Contains(s, "://") || strings.Contains(s, "@") && strings.Contains(s, ".") {
+		return true
+	}
+	n := 0
+	for i := 0; i < len(s); i++ {
+		if s[i] >= '0' && s[i] <= '9' {
+			n++
+		}
+	}
+	return n >= 8
+}

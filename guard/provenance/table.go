@@ -1,0 +1,216 @@
+package provenance
+
+import "math/bits"
+
+// A mark is the 40 upper bits of a hash. The key is secret, so that nobody
+// can look for two texts of one mark; by chance one probe in 10^12 errs for
+// each recorded mark.
+type mark = uint64
+
+const (
+	markBits = 40
+	// maxOrdinal bounds the chunks that are told apart.
+	maxOrdinal = 1<<(64-markBits) - 1
+)
+
+func markOf(hash uint64) mark { return hash >> (64 - markBits) }
+
+// table holds which chunk had a mark last. It grows shard by shard, so that
+// growing never doubles its memory.
+type table struct {
+	shards [shards]shard
+	n      int
+}
+
+type shard struct {
+	slots []uint64 // mark<<24 | ordinal; 0 is empty
+	n     int
+}
+
+const (
+	shardBits = 6
+	shards    = 1 << shardBits
+)
+
+func place(m mark) (sh int, at uint64) {
+	return int(m >> (markBits - shardBits)), m << (64 - markBits + shardBits)
+}
+
+func (s *shard) index(at uint64) int {
+	hi, _ := bits.Mul64(at, uint64(len(s.slots)))
+	return int(hi)
+}
+
+// put records that the chunk ord had m.
+func (t *table) put(m mark, ord uint32) {
+	sh, at := place(m)
+	s := &t.shards[sh]
+	if (s.n+1)*5 > len(s.slots)*4 {
+		s.grow(s.n + 1)
+	}
+	i := s.index(at)
+	for {
+		switch slot := s.slots[i]; {
+		case slot == 0:
+			s.slots[i] = m<<(64-markBits) | uint64(ord)
+			s.n++
+			t.n++
+			return
+		case slot>>(64-markBits) == m:
+			s.slots[i] = m<<(64-markBits) | uint64(ord)
+			return
+		}
+		if i++; i == len(s.slots) {
+			i = 0
+		}
+	}
+}
+
+// add records m for the chunk ord unless it is there, and reports whether it
+// was not.
+func (t *table) add(m mark, ord uint32) bool {
+	n := t.n
+	if t.get(m) == 0 {
+		t.put(m, ord)
+	}
+	return t.n > n
+}
+
+// get returns the chunk that had m last, or 0.
+func (t *table) get(m mark) uint32 {
+	sh, at := place(m)
+	s := &t.shards[sh]
+	if len(s.slots) == 0 {
+		return 0
+	}
+	i := s.index(at)
+	for {
+		slot := s.slots[i]
+		if slot == 0 {
+			return 0
+		}
+		if slot>>(64-markBits) == m {
+			return uint32(slot & maxOrdinal)
+		}
+		if i++; i == len(s.slots) {
+			i = 0
+		}
+	}
+}
+
+// reserve makes room for n more marks.
+func (t *table) reserve(n int) {
+	each := n/shards + n/(4*shards)
+	for i := range t.shards {
+		if s := &t.shards[i]; each > 8 && (s.n+each)*5 > len(s.slots)*4 {
+			s.grow(s.n + each)
+		}
+	}
+}
+
+func (s *shard) grow(need int) {
+	size := len(s.slots) + len(s.slots)/4
+	if len(s.slots) < 1024 {
+		size = len(s.slots) * 3 / 2
+	}
+	size = max(size, need*5/4+2, 8)
+	old := s.slots
+	s.slots = make([]uint64, size)
+	for _, slot := range old {
+		if slot != 0 {
+			s.insert(slot)
+		}
+	}
+}
+
+func (s *shard) insert(slot uint64) {
+	_, at := place(slot >> (64 - markBits))
+	i := s.index(at)
+	for s.slots[i] != 0 {
+		if i++; i == len(s.slots) {
+			i = 0
+		}
+	}
+	s.slots[i] = slot
+}
+
+// drop takes out the marks of all chunks before cut and hands them to gone,
+// which may be nil.
+func (t *table) drop(cut uint32, gone func(mark)) {
+	t.n = 0
+	for i := range t.shards {
+		s := &t.shards[i]
+		keep := 0
+		for _, slot := range s.slots {
+			switch {
+			case slot == 0:
+			case uint32(slot&maxOrdinal) >= cut:
+				keep++
+			case gone != nil:
+				gone(slot >> (64 - markBits))
+			}
+		}
+		old := s.slots
+		s.slots, s.n = nil, keep
+		if keep > 0 {
+			s.slots = make([]uint64, keep*5/4+2)
+		}
+		for _, slot := range old {
+			if slot != 0 && uint32(slot&maxOrdinal) >= cut {
+				s.insert(slot)
+			}
+		}
+		t.n += keep
+	}
+}
+
+// bytes is the memory that the table holds.
+func (t *table) bytes() int64 {
+	n := 0
+	for i := range t.shards {
+		n += cap(t.shards[i].slots)
+	}
+	return int64(n) * 8
+}
+
+// bloom remembers marks that had to leave the table, without their chunks. It
+// never forgets one; the fuller it is, the more it takes for one.
+type bloom struct {
+	words []uint64
+	set   int
+}
+
+func (b *bloom) add(m mark) {
+	h := m * 0x9e3779b97f4a7c15
+	for range 4 {
+		w, bit := b.at(h)
+		if b.words[w]&bit == 0 {
+			b.words[w] |= bit
+			b.set++
+		}
+		h = bits.RotateLeft64(h, 17) * 0x9e3779b97f4a7c15
+	}
+}
+
+func (b *bloom) at(h uint64) (int, uint64) {
+	hi, lo := bits.Mul64(h, uint64(len(b.words)))
+	return int(hi), 1 << (lo >> 58)
+}
+
+func (b *bloom) has(m mark) bool {
+	if len(b.words) == 0 {
+		return false
+	}
+	h := m * 0x9e3779b97f4a7c15
+	for range 4 {
+		w, bit := b.at(h)
+		if b.words[w]&bit == 0 {
+			return false
+		}
+		h = bits.RotateLeft64(h, 17) * 0x9e3779b97f4a7c15
+	}
+	return true
+}
+
+// full: a tenth or so of all probes would find what was never there.
+func (b *bloom) full() bool { return b.set > len(b.words)*64*55/100 }
