@@ -216,17 +216,19 @@ func (g *Guard) Record(ctx context.Context, r cordon.Run, chunks ...cordon.Chunk
 	if r.ID == "" {
 		return nil, errors.New("guard: record: the run has no ID, so that no later call could belong to it")
 	}
-	p, err := g.issuer.Issue(r)
-	if err != nil {
-		return nil, fmt.Errorf("guard: record: %w", err)
-	}
 	chunks, ids := named(chunks)
-	err = g.origins.record(context.WithoutCancel(ctx), p.RunID(), chunks)
-	if err != nil && g.cfg.Mode == cordon.Shadow {
-		g.cfg.Logf("guard: record: %v", err)
-		err = nil
+	p, err := g.issuer.Issue(r)
+	if err == nil {
+		err = g.origins.record(context.WithoutCancel(ctx), p.RunID(), chunks)
 	}
-	return ids, err
+	if err == nil {
+		return ids, nil
+	}
+	if g.cfg.Mode == cordon.Shadow {
+		g.cfg.Logf("guard: record: %v", err)
+		return ids, nil
+	}
+	return ids, fmt.Errorf("guard: record: %w", err)
 }
 
 // Close stores what waits for it. The store stays open.

@@ -185,6 +185,8 @@ func protection(p *policy.Policy, root writableRoot) (protector, error) {
 		e := cordon.Effect{Kind: cordon.Write, Target: filepath.Join(root.path, rel), Dir: "/", Expanded: true, NoFollow: true}
 		if kind == transaction.Deleted {
 			e.Kind = cordon.Delete
+		} else if root.tx == nil {
+			// It is asked about as it stands in the workspace.
 		} else if info, err := os.Lstat(filepath.Join(root.tx.Upper(), rel)); err == nil && info.IsDir() {
 			e.Op = "create" // an empty directory runs nothing; what is in it is asked about by itself
 		}

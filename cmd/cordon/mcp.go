@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -9,7 +10,9 @@ import (
 	"path/filepath"
 
 	"github.com/cordon-sandbox/cordon"
+	"github.com/cordon-sandbox/cordon/config"
 	"github.com/cordon-sandbox/cordon/door/mcp"
+	"github.com/cordon-sandbox/cordon/guard/provenance"
 	"github.com/spf13/cobra"
 )
 
@@ -35,6 +38,9 @@ was killed, 130 where a signal ended Cordon.`,
 	})
 	flags := addRunFlags(cmd)
 	server := cmd.Flags().String("server", "", "`NAME` of the server, as tools are qualified by it (default from the command)")
+	box := cmd.Flags().String("sandbox", "", "run the server inside walls, by the runtime `NAME` (or auto); the workspace is worked in in place")
+	pass := cmd.Flags().StringArray("env", nil, "with --sandbox: a variable that the server gets, `NAME` or NAME=VALUE (repeatable)")
+	prompt := cmd.Flags().String("prompt", "", "the `TEXT` of what the user asked for: what it names is not taken for the idea of some web page")
 	maxResult := cmd.Flags().Int("max-result", 0, "cap of one tool result in `BYTES` (default 1 MiB)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		core, run, err := flags.open()
@@ -44,13 +50,91 @@ was killed, 130 where a signal ended Cordon.`,
 		if run.Session == "" {
 			run.Session = mcpSession(run, args)
 		}
+		name := *server
+		if name == "" {
+			name = mcp.ServerName(args)
+		}
+		if run.ID == "" {
+			run.ID = "mcp-" + rand.Text()
+		}
+		command, err := flags.boxed(*box, *pass, run, args)
+		if err != nil {
+			return errors.Join(err, core.close())
+		}
+		if *prompt != "" {
+			if _, err := core.guard.Record(cmd.Context(), run, cordon.Chunk{Type: cordon.UserText, Source: "--prompt", Text: *prompt}); err != nil {
+				return errors.Join(err, core.close())
+			}
+		}
+		judged, err := undo(core)
+		if err != nil {
+			return errors.Join(err, core.close())
+		}
+		deliver, err := deliverTagged(core.config)
+		if err != nil {
+			return errors.Join(err, core.close())
+		}
 		err = mcp.Serve(cmd.Context(), mcp.Config{
-			Guard: core.guard, Mode: core.config.Mode(), Run: run, Server: *server, Command: args, Env: os.Environ(),
-			Stdin: cmd.InOrStdin(), Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), MaxResult: *maxResult,
+			Guard: judged, Mode: core.config.Mode(), Run: run, Server: name, Command: command, Env: os.Environ(),
+			Stdin: cmd.InOrStdin(), Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), MaxResult: *maxResult, DeliverTagged: deliver,
 		})
 		return errors.Join(serverExit(err), core.close())
 	}
 	return cmd
+}
+
+// deliverTagged is how untrusted texts are handed to the agent, or nil for as
+// they are.
+func deliverTagged(c *config.Config) (func(cordon.Chunk) string, error) {
+	p := c.Provenance()
+	if !p.DeliverTagged {
+		return nil, nil
+	}
+	style := provenance.Style{}
+	if p.Datamark {
+		style.Mark = datamark
+	}
+	r, err := provenance.NewRenderer(style)
+	if err != nil {
+		return nil, err
+	}
+	return r.Render, nil
+}
+
+// datamark stands between the words of untrusted text.
+const datamark = '\u02c6'
+
+// boxed is the command that runs the server inside walls: this program again,
+// under the run and the settings of its client. Without a runtime it is args.
+func (f *runFlags) boxed(runtime string, pass []string, run cordon.Run, args []string) ([]string, error) {
+	if runtime == "" {
+		if len(pass) > 0 {
+			return nil, usagef("--env without --sandbox: the server has Cordon's environment anyhow")
+		}
+		return args, nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	command := []string{self, insideName, "--runtime", runtime, "--workspace", run.Workspace, "--home", run.Home, "--run-id", run.ID}
+	for _, name := range []string{"config", "db", "profile", "tier", "mode", "read", "write", "allow-host", "tenant"} {
+		flag := f.cmd.Flags().Lookup(name)
+		if flag == nil || !flag.Changed {
+			continue
+		}
+		values := []string{flag.Value.String()}
+		if list, err := f.cmd.Flags().GetStringArray(name); err == nil {
+			values = list
+		}
+		for _, v := range values {
+			command = append(command, "--"+name+"="+v)
+		}
+	}
+	for _, name := range pass {
+		command = append(command, "--env="+name)
+	}
+	return append(append(command, "--"), args...), nil
 }
 
 // mcpSession names what stays the same when the client starts Cordon again:

@@ -9,6 +9,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
+const insideName = "inside"
+
+func insideCommand() *cobra.Command {
+	cmd := runCommand()
+	cmd.Use, cmd.Hidden = insideName, true
+	return cmd
+}
+
 func runCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "run -- COMMAND [ARG…]",

@@ -24,6 +24,7 @@ type wallFlags struct {
 	timeout             time.Duration
 	resolver, image     string
 	private, require    []string
+	env                 []string
 	models              bool
 }
 
@@ -40,6 +41,7 @@ func addWallFlags(cmd *cobra.Command) *wallFlags {
 	f.StringVar(&o.resolver, "resolver", "", "DNS server `HOST:PORT` that the proxies ask, HOST an IP address (default the system's)")
 	f.StringArrayVar(&o.private, "unsafe-allow-private", nil, "a private or special range `CIDR` that allowed hosts may resolve to (repeatable)")
 	f.StringArrayVar(&o.require, "require", nil, "a `CONTROL` that must be held, by the names that cordon doctor shows; without it nothing is run (repeatable)")
+	f.StringArrayVar(&o.env, "env", nil, "a variable that is passed on, `NAME` or NAME=VALUE; the command can read it, and send it where it may connect (repeatable)")
 	f.BoolVar(&o.models, "llm", false, "let it reach model APIs by their base-URL variables; the keys stay outside")
 	return o
 }
@@ -48,6 +50,11 @@ func addWallFlags(cmd *cobra.Command) *wallFlags {
 func (o *wallFlags) check() error {
 	if o.timeout < 0 || o.mem < 0 || o.mem > 1<<40 || o.pids < 0 || o.cpus < 0 || o.maxBytes < 0 {
 		return usagef("--timeout, --mem, --pids, --cpus and --max-bytes bound the command (want more than zero)")
+	}
+	for _, name := range o.env {
+		if name, _, _ := strings.Cut(name, "="); name == "" {
+			return usagef("--env names no variable (want NAME or NAME=VALUE)")
+		}
 	}
 	for _, name := range o.require {
 		if !slices.Contains(sandbox.Controls(), sandbox.Control(name)) {
@@ -74,6 +81,7 @@ type walls struct {
 	image   string
 	rootfs  string
 	require []sandbox.Control
+	env     []string
 }
 
 // build makes the walls of a run, by the policy that decided on it.
@@ -156,14 +164,16 @@ func rollbackAll(roots []writableRoot) error {
 func ownPlace(path string) bool { return isSystem(path) || strings.HasPrefix(path, "/tmp/agent") }
 
 // spec is the command in its walls: the policy's roots, what is written kept
-// apart, an environment that holds nothing of the user's.
+// apart in a transaction of each of roots, an environment that holds nothing of
+// the user's but what --env names. Without roots the caller mounts the
+// workspace.
 func (w *walls) spec(roots []writableRoot, args []string) sandbox.Spec {
 	p := w.policy
 	s := sandbox.Spec{
-		ID: p.RunID(), Argv: args, Dir: p.Workspace(), Env: environment(p), Caps: w.caps, Image: w.image, Rootfs: w.rootfs, Require: w.require,
+		ID: p.RunID(), Argv: args, Dir: p.Workspace(), Env: append(environment(p), w.env...), Caps: w.caps, Image: w.image, Rootfs: w.rootfs, Require: w.require,
 	}
 	// A tier that may only read the workspace gets it so from the kernel too.
-	if !slices.Contains(p.Roots(), policy.Root{Path: p.Workspace(), Write: true}) {
+	if len(roots) > 0 && !slices.Contains(p.Roots(), policy.Root{Path: p.Workspace(), Write: true}) {
 		s.Mounts = append(s.Mounts, sandbox.Mount{Source: real(p.Workspace()), Target: p.Workspace()})
 		roots = roots[1:]
 	}
@@ -208,7 +218,7 @@ func isSystem(path string) bool {
 var passedOn = []string{"LANG", "LC_ALL", "LC_CTYPE", "TERM", "COLORTERM", "NO_COLOR", "TZ", "CI"}
 
 func environment(p *policy.Policy) []string {
-	env := []string{"HOME=/tmp", "USER=agent", "LOGNAME=agent", "SHELL=/bin/sh", "TMPDIR=/tmp", "CORDON_RUN=" + p.RunID(), "PATH=" + programPath(p)}
+	env := []string{"HOME=/tmp", "USER=agent", "LOGNAME=agent", "SHELL=/bin/sh", "TMPDIR=/tmp", "CORDON_RUN=" + p.RunID(), "PATH=" + pathInside(p)}
 	for _, name := range passedOn {
 		if v, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+v)
@@ -217,8 +227,8 @@ func environment(p *policy.Policy) []string {
 	return env
 }
 
-// programPath keeps of PATH what is there inside.
-func programPath(p *policy.Policy) string {
+// pathInside keeps of PATH what is there inside.
+func pathInside(p *policy.Policy) string {
 	var dirs []string
 	visible := func(dir string) bool {
 		return isSystem(dir) || slices.ContainsFunc(p.Roots(), func(r policy.Root) bool { return dir == r.Path || strings.HasPrefix(dir, r.Path+"/") })
