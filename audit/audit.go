@@ -364,7 +364,7 @@ type Store interface {
 
 	// AddChunks appends to what is known of runs' contexts, all or none. A
 	// chunk that the run has already, with the same ID, trust and segment, is
-	// not stored again. Of each run the newest chunks are kept whose sizes
+	// not stored again, but for those without an ID. Of each run the newest chunks are kept whose sizes
 	// (ChunkRow.Size) are keep bytes together, and one at least.
 	AddChunks(ctx context.Context, keep int64, cs ...ChunkRow) error
 	// Chunks are those of a run after that Seq, in order.

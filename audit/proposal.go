@@ -76,8 +76,8 @@ type Binding struct {
 type Proposal struct {
 	ID string `json:"id"`
 	Binding
-	// Args are the redacted canonical arguments for people, cut to 8 KiB;
-	// ArgsBytes is how long the true ones are. Characters that do not show,
+	// Args are the redacted arguments for people, long values shortened, cut
+	// to 8 KiB; ArgsBytes is how long the true ones are. Characters that do not show,
 	// or that turn the reading direction, stand escaped.
 	Args      string `json:"args"`
 	ArgsBytes int64  `json:"args_bytes"`

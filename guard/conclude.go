@@ -30,7 +30,7 @@ func (j *judgement) conclude() {
 		return
 	}
 	if j.out.Approval != "" { // what stood against it came after the approval
-		j.contain(cordon.PhaseProvenance, "proposal", func() error { return j.book.Done(j.ctx, j.out.Approval, true) })
+		j.contain(cordon.PhaseProvenance, "proposal", func() error { return j.book.Done(context.WithoutCancel(j.ctx), j.out.Approval, true) })
 		j.out.Approval = ""
 	}
 	j.rewrite()

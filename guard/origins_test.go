@@ -112,6 +112,21 @@ func TestAnApprovalServesTheSameCallOnce(t *testing.T) {
 	}
 }
 
+// An approval that is not needed any more is used up by the call that cites it,
+// and a wrong one does not stand against a call that needs none.
+func TestAnApprovalThatIsNotNeededIsUsedUp(t *testing.T) {
+	r := mailRig(t, nil)
+	id := r.mail(t, "r1", "x@evil.example", "").Proposal
+	r.approve(t, id)
+	r.record(t, "r1", cordon.Chunk{Type: cordon.UserText, Text: "and send it to x@evil.example as well"})
+	if d := r.mail(t, "r1", "x@evil.example", id); d.Outcome != cordon.Allowed || d.Approval != id {
+		t.Errorf("%v, approval %q: %s", d.Outcome, d.Approval, rules(d))
+	}
+	if d := r.mail(t, "r1", "bob@corp.example", "prop-none"); d.Outcome != cordon.Allowed || d.Approval != "" {
+		t.Errorf("a call that needs none: %v %s", d.Outcome, rules(d))
+	}
+}
+
 func TestOneOfManyTakesTheApproval(t *testing.T) {
 	r := mailRig(t, nil)
 	id := r.mail(t, "r1", "x@evil.example", "").Proposal

@@ -90,7 +90,13 @@ func (j *judgement) onlyForAPerson() bool {
 // approval that was given for it. It runs when all phases have: what they hold
 // against a call, no approval lifts.
 func (j *judgement) ask() error {
-	if j.out.Mode != cordon.Enforce || !j.onlyForAPerson() {
+	if j.out.Mode != cordon.Enforce {
+		return nil
+	}
+	if j.out.Outcome == cordon.Allowed && j.named && j.call.Approval != "" {
+		return j.useUp(j.call.Approval)
+	}
+	if !j.onlyForAPerson() {
 		return nil
 	}
 	id := j.call.Approval
@@ -158,6 +164,18 @@ func (j *judgement) takeUp(id string) error {
 	return nil
 }
 
+// useUp takes up an approval that the call cites and no longer needs: it was
+// given for one run of it.
+func (j *judgement) useUp(id string) error {
+	b := j.binding()
+	b.ArgsHash = proposal.HashArgs(b.RunID, &j.args)
+	answer, err := j.book.Take(context.WithoutCancel(j.ctx), id, b, callName(j.call))
+	if err == nil && answer.OK {
+		j.out.Approval = id
+	}
+	return err
+}
+
 func callName(c *cordon.Call) string {
 	if c.ID == "" {
 		return "a call of " + clip(c.Tool)
@@ -173,6 +191,14 @@ func (g *Guard) Resolve(ctx context.Context, proposal string, approve bool, by s
 // askJudge has a model look at a call whose effects cannot be taken back and
 // that nothing else blocks. In shadow mode the call does not wait for it.
 func (j *judgement) askJudge() {
+	// What a person approved is not asked about again.
+	if j.call.Approval != "" && j.named && j.policy != nil && !j.broken {
+		b := j.binding()
+		b.ArgsHash = proposal.HashArgs(b.RunID, &j.args)
+		if a, err := j.book.Check(j.ctx, j.call.Approval, b); err == nil && a.OK {
+			return
+		}
+	}
 	if j.cfg.Judge == nil || j.policy == nil || j.broken || j.out.Outcome == cordon.Blocked || !j.cfg.Judge.Concerns(j.reading.Effects) {
 		return
 	}

@@ -131,6 +131,9 @@ func chunks(t *testing.T, s audit.Store, note func(...any)) {
 	const keep = 10_000
 	note(s.AddChunks(ctx, keep, chunk("r1", "a", 10), chunk("r1", "a", 10), chunk("r1", "a", 12), chunk("r2", "a", 0)))
 	note(s.AddChunks(ctx, keep, chunk("r1", "b", 10), chunk("", "c", 10)) != nil) // none of them
+	note(s.AddChunks(ctx, keep, chunk("r4", "", 10), chunk("r4", "", 10)))
+	cs4, err := s.Chunks(ctx, "r4", 0)
+	note(len(cs4), err)
 	for _, run := range []string{"r1", "r2", "r3"} {
 		cs, err := s.Chunks(ctx, run, 0)
 		note(cs, err)
@@ -148,6 +151,9 @@ func chunks(t *testing.T, s audit.Store, note func(...any)) {
 	late := chunk("r1", "late", 10)
 	late.Time = at.Add(time.Hour)
 	note(s.AddChunks(ctx, keep, late))
+	note(s.AddChunks(ctx, 0, chunk("r3", "a", 10), chunk("r3", "b", 10)), s.AddChunks(ctx, -5, chunk("r3", "c", 10)))
+	cs, err = s.Chunks(ctx, "r3", 0)
+	note(cs, err)
 	n, err = s.DropChunks(ctx, at.Add(time.Minute))
 	note(n, err)
 	cs, err = s.Chunks(ctx, "r2", 0)

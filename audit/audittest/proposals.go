@@ -158,7 +158,7 @@ func (s *Store) AddChunks(ctx context.Context, keep int64, cs ...audit.ChunkRow)
 func (s *Store) addChunk(c audit.ChunkRow, keep int64) {
 	kept := s.chunks[c.RunID]
 	known := func(o audit.ChunkRow) bool {
-		return o.ID == c.ID && o.Trust == c.Trust && bytes.Equal(o.Segment, c.Segment)
+		return c.ID != "" && o.ID == c.ID && o.Trust == c.Trust && bytes.Equal(o.Segment, c.Segment)
 	}
 	if slices.ContainsFunc(kept, known) {
 		return

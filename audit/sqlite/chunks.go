@@ -35,10 +35,7 @@ func (s *Store) AddChunks(ctx context.Context, keep int64, cs ...audit.ChunkRow)
 }
 
 func (tx *tx) addChunk(c *audit.ChunkRow, keep int64) error {
-	var one int
-	known, err := tx.row(tx.ctx, "SELECT 1 FROM run_chunks WHERE run_id = ? AND chunk_id = ? AND trust = ? AND segment = ?",
-		[]any{c.RunID, c.ID, c.Trust, c.Segment}, &one)
-	if err != nil || known {
+	if known, err := tx.knowsChunk(c); err != nil || known {
 		return err
 	}
 	var seq, upto int64
@@ -46,12 +43,12 @@ func (tx *tx) addChunk(c *audit.ChunkRow, keep int64) error {
 		return err
 	}
 	seq, upto = seq+1, upto+c.Size()
-	err = tx.exec(tx.ctx, "INSERT INTO run_chunks ("+chunkColumns+", upto) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+	err := tx.exec(tx.ctx, "INSERT INTO run_chunks ("+chunkColumns+", upto) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
 		c.RunID, seq, c.ID, string(c.Type), c.Trust, c.Source, audit.FormatTime(c.Time), c.Segment, upto)
 	if err != nil {
 		return err
 	}
-	line := upto - keep
+	line := upto - max(keep, 1)
 	if line <= 0 {
 		return nil
 	}
@@ -60,6 +57,15 @@ func (tx *tx) addChunk(c *audit.ChunkRow, keep int64) error {
 	return tx.exec(tx.ctx, `DELETE FROM run_chunks WHERE run_id = ?1 AND seq < ?2
 		AND upto <= (SELECT min(upto) FROM run_chunks WHERE run_id = ?1 AND upto > ?3)
 		AND upto - length(segment) - ?4 < ?3`, c.RunID, seq, line, c.Size()-int64(len(c.Segment)))
+}
+
+func (tx *tx) knowsChunk(c *audit.ChunkRow) (bool, error) {
+	if c.ID == "" {
+		return false, nil // all of them would have to be compared
+	}
+	var one int
+	return tx.row(tx.ctx, "SELECT 1 FROM run_chunks WHERE run_id = ? AND chunk_id = ? AND trust = ? AND segment = ?",
+		[]any{c.RunID, c.ID, c.Trust, c.Segment}, &one)
 }
 
 // Chunks implements audit.Store.

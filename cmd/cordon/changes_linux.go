@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +16,7 @@ import (
 	"github.com/cordon-sandbox/cordon/contain/transaction"
 	"github.com/cordon-sandbox/cordon/guard/fsscope"
 	"github.com/cordon-sandbox/cordon/guard/policy"
+	"github.com/cordon-sandbox/cordon/internal/gitcode"
 )
 
 // outcome is what --json prints.
@@ -46,14 +47,12 @@ var conflictChoices = map[string]transaction.Conflicts{
 
 // conclude commits or throws away. Paths outside of the workspace are
 // reported absolute.
-func (o *runOptions) conclude(out *outcome, roots []writableRoot, p *policy.Policy, r sandbox.Result) error {
-	all := make([][]transaction.Change, len(roots))
+func (o *runOptions) conclude(out *outcome, roots []writableRoot, w *walls, r sandbox.Result) error {
 	for i, root := range roots {
 		changes, err := root.tx.Diff()
 		if err != nil {
 			return errors.Join(err, rollbackAll(roots))
 		}
-		all[i] = changes
 		out.Changes = append(out.Changes, shown(root, i, changes)...)
 		if err := o.collectPatches(out, root, changes); err != nil {
 			return errors.Join(err, rollbackAll(roots))
@@ -69,7 +68,7 @@ func (o *runOptions) conclude(out *outcome, roots []writableRoot, p *policy.Poli
 	}
 	out.Changes = nil
 	for i, root := range roots {
-		if err := o.commitRoot(out, root, i, all[i], p); err != nil {
+		if err := o.commitRoot(out, root, i, w); err != nil {
 			return errors.Join(err, rollbackAll(roots[i:]))
 		}
 	}
@@ -126,14 +125,13 @@ func (o *runOptions) collectPatches(out *outcome, root writableRoot, changes []t
 	return nil
 }
 
-func (o *runOptions) commitRoot(out *outcome, root writableRoot, i int, changes []transaction.Change, p *policy.Policy) error {
-	protected, err := protection(p, root)
+func (o *runOptions) commitRoot(out *outcome, root writableRoot, i int, w *walls) error {
+	protected, err := protection(w.policy, root, w.self)
 	if err != nil {
 		return err
 	}
-	protected = wholeRepositories(unfinished(changes), protected)
 	report, err := root.tx.Commit(transaction.Options{
-		Protected: protected, Conflicts: conflictChoices[o.onConflict], Progress: progress(o.runFlags.cmd.ErrOrStderr()),
+		Protected: protected, Together: together, Conflicts: conflictChoices[o.onConflict], Progress: progress(o.runFlags.cmd.ErrOrStderr()),
 	})
 	if errors.Is(err, transaction.ErrConflict) {
 		o.conflicts(shown(root, i, report.Conflicts))
@@ -170,17 +168,21 @@ func progress(w io.Writer) func(done, total int) {
 }
 
 // protection asks the file scope which paths a run may not leave changed.
-func protection(p *policy.Policy, root writableRoot) (protector, error) {
+func protection(p *policy.Policy, root writableRoot, self []string) (protector, error) {
 	scope, err := fsscope.New(fsscope.Config{
 		Roots:     []fsscope.Root{{Path: root.path, Write: true}},
-		Workspace: root.path, Home: p.Home(), Coding: true,
+		Workspace: root.path, Home: p.Home(), Coding: true, SelfPaths: self,
 	})
 	if err != nil {
 		return nil, err
 	}
+	names := gitcode.New(gitConfigs(p.Home())...)
 	return func(rel string, kind transaction.ChangeKind) string {
 		if kind == transaction.ModeOnly {
 			return "" // a directory whose content changed
+		}
+		if why := names.Why(filepath.Join(root.path, rel)); why != "" {
+			return why
 		}
 		e := cordon.Effect{Kind: cordon.Write, Target: filepath.Join(root.path, rel), Dir: "/", Expanded: true, NoFollow: true}
 		if kind == transaction.Deleted {
@@ -191,7 +193,7 @@ func protection(p *policy.Policy, root writableRoot) (protector, error) {
 			e.Op = "create" // an empty directory runs nothing; what is in it is asked about by itself
 		}
 		for _, f := range scope.Judge(e).Findings {
-			if f.Rule == fsscope.RuleProtected || f.Rule == fsscope.RulePersistence {
+			if f.Rule == fsscope.RuleProtected || f.Rule == fsscope.RulePersistence || f.Rule == fsscope.RuleSelf {
 				return f.Detail
 			}
 		}
@@ -199,42 +201,42 @@ func protection(p *policy.Policy, root writableRoot) (protector, error) {
 	}, nil
 }
 
-// unfinished are the git directories in which the run left an operation half
-// done: its list of commands is protected, as git would execute it.
-func unfinished(changes []transaction.Change) []string {
-	var dirs []string
-	for _, c := range changes {
-		switch path.Base(c.Path) {
-		case "rebase-merge", "rebase-apply", "sequencer", "worktrees":
-			if dir := path.Dir(c.Path); path.Base(dir) == ".git" && c.Kind != transaction.Deleted {
-				dirs = append(dirs, dir)
-			}
-		}
-	}
-	return dirs
-}
-
-// wholeRepositories leaves the state of such a repository as it was, all but
-// its objects: half of it would be a repository that is in no state at all.
-func wholeRepositories(gitDirs []string, protected protector) protector {
-	if len(gitDirs) == 0 {
-		return protected
-	}
-	return func(rel string, kind transaction.ChangeKind) string {
-		if why := protected(rel, kind); why != "" {
-			return why
-		}
-		for _, dir := range gitDirs {
-			if below, ok := strings.CutPrefix(rel, dir+"/"); ok && below != "objects" && !strings.HasPrefix(below, "objects/") {
-				return "git was left in the middle of a rebase or the like, which is not carried over: the repository stays as it was"
-			}
-		}
+// together names the repository of a path that is part of its state: a half of
+// it would be a repository that is in no state at all. What is half done in it
+// (the commands of a rebase, a new worktree) is protected, as git would execute
+// it, and so keeps the rest back.
+func together(rel string) string {
+	dir, below, found := strings.Cut("/"+rel, "/.git/")
+	if !found {
 		return ""
 	}
+	first, rest, _ := strings.Cut(below, "/")
+	switch {
+	case first == "worktrees" && rest != "":
+		name, _, _ := strings.Cut(rest, "/")
+		return dir + "/.git/worktrees/" + name
+	case strings.HasSuffix(first, "HEAD"), strings.HasPrefix(first, "MERGE_"):
+		return dir + "/.git"
+	case slices.Contains(gitState, first):
+		return dir + "/.git"
+	}
+	return ""
 }
+
+// gitState are the further names, in a git directory, of what belongs together.
+var gitState = []string{"index", "packed-refs", "refs", "logs", "AUTO_MERGE", "SQUASH_MSG", "rebase-merge", "rebase-apply", "sequencer"}
 
 // protector says why a path may not be changed by the run, or "".
 type protector = func(rel string, kind transaction.ChangeKind) string
+
+// gitConfigs are the files that count for all repositories of the user.
+func gitConfigs(home string) []string {
+	files := []string{"/etc/gitconfig", filepath.Join(home, ".gitconfig")}
+	if dir, err := os.UserConfigDir(); err == nil {
+		files = append(files, filepath.Join(dir, "git", "config"))
+	}
+	return files
+}
 
 // report says what became of the run, on standard error: standard output is
 // the command's.

@@ -262,6 +262,16 @@ func writeNew(path, text string) error {
 	return os.Link(f.Name(), path)
 }
 
+// stateDir is where transactions and runtimes keep their things.
+func stateDir() (string, error) {
+	db, err := sqlite.DefaultPath()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Dir(db)
+	return dir, os.MkdirAll(dir, 0o700)
+}
+
 // catalogueOf is the catalogue of tools with what the file adds to it.
 func catalogueOf(c *config.Config) (*toolspec.Catalogue, error) {
 	catalogue := toolspec.Builtin()
@@ -290,6 +300,10 @@ func newGuard(c *config.Config, store *sqlite.Store, log *lineLog) (*guard.Guard
 	if err != nil {
 		return nil, err
 	}
+	judge, err := openJudge(c)
+	if err != nil {
+		return nil, exitError{exitUsage, err}
+	}
 	p := c.Phases()
 	g, err := guard.New(guard.Config{
 		Mode:      c.Mode(),
@@ -300,7 +314,7 @@ func newGuard(c *config.Config, store *sqlite.Store, log *lineLog) (*guard.Guard
 		SelfPaths: selfPaths(c, store),
 		User:      userName(),
 		Logf:      log.printf,
-		Secret:    secret, OriginBytes: c.Provenance().MaxText, ProposalTTL: c.ProposalTTL(),
+		Secret:    secret, OriginBytes: c.Provenance().MaxText, ProposalTTL: c.ProposalTTL(), Judge: judge,
 	})
 	if err != nil {
 		return nil, exitError{exitUsage, err} // what is wrong comes from the configuration

@@ -15,6 +15,7 @@ import (
 	"github.com/cordon-sandbox/cordon/contain/egress"
 	"github.com/cordon-sandbox/cordon/door/hook"
 	"github.com/cordon-sandbox/cordon/door/hook/daemon"
+	"github.com/cordon-sandbox/cordon/lower/toolspec"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )
@@ -67,10 +68,11 @@ func serveHooks(ctx context.Context, dir string, idle time.Duration, log *lineLo
 	if err != nil {
 		return err
 	}
+	toolspec.Builtin() // the first event need not wait for it
 	d := &hookDaemon{log: log, open: map[string]*openHook{}}
 	log.printf("daemon: listening on %s", listener.Addr())
-	err = daemon.Serve(ctx, daemon.Config{Listener: listener, Build: build, Answer: d.answer, Idle: idle, Logf: log.printf})
-	return errors.Join(err, d.close())
+	defer d.close()
+	return daemon.Serve(ctx, daemon.Config{Listener: listener, Build: build, Answer: d.answer, Idle: idle, Logf: log.printf})
 }
 
 // lockDaemon keeps a second daemon away. The lock goes with the process.
@@ -90,9 +92,8 @@ func lockDaemon(path string) (unlock func(), err error) {
 type hookDaemon struct {
 	log *lineLog
 
-	mu      sync.Mutex // guards open and errs
+	mu      sync.Mutex // guards open
 	open    map[string]*openHook
-	errs    []error
 	retired sync.WaitGroup
 }
 
@@ -210,6 +211,15 @@ func (d *hookDaemon) acquire(key, agent string, f *hookFlags, env map[string]str
 	return o, nil
 }
 
+// logWriter lets what a configuration says go to the daemon's log.
+type logWriter struct{ log *lineLog }
+
+func (w logWriter) Write(b []byte) (int, error) {
+	w.log.mu.Lock()
+	defer w.log.mu.Unlock()
+	return w.log.w.Write(b)
+}
+
 func (d *hookDaemon) openHook(agent string, f *hookFlags, env map[string]string) (*openHook, error) {
 	c, err := f.loadFrom(func(name string) (string, bool) { v, ok := env[name]; return v, ok }, nil)
 	if err != nil {
@@ -218,7 +228,7 @@ func (d *hookDaemon) openHook(agent string, f *hookFlags, env map[string]string)
 	if c.Mode() == cordon.Off {
 		return &openHook{}, nil
 	}
-	f.cmd.SetErr(d.log.w)
+	f.cmd.SetErr(logWriter{d.log})
 	door, core, err := f.openDoor(context.Background(), agent, c)
 	if err != nil {
 		return nil, err
@@ -261,22 +271,19 @@ func (d *hookDaemon) retire(key string, o *openHook) {
 	d.retired.Go(func() {
 		o.calls.Wait()
 		if err := o.core.close(); err != nil {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			if len(d.errs) < maxOpenHooks {
-				d.errs = append(d.errs, err)
-			}
+			// Counters of the last moments; a database that was taken away
+			// under it has none to keep.
+			d.log.printf("daemon: %v", err)
 		}
 	})
 }
 
 // close closes what is open, and waits.
-func (d *hookDaemon) close() error {
+func (d *hookDaemon) close() {
 	d.mu.Lock()
 	for key, o := range d.open {
 		d.retire(key, o)
 	}
 	d.mu.Unlock()
 	d.retired.Wait()
-	return errors.Join(d.errs...)
 }

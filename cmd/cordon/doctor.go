@@ -1,13 +1,14 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/cordon-sandbox/cordon/contain/sandbox"
-	"github.com/cordon-sandbox/cordon/contain/sandbox/native"
 	"github.com/spf13/cobra"
 )
 
@@ -16,30 +17,70 @@ func doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Say what this host can hold, what it cannot, and what to do about it",
 		Long: `Say what this host can hold, what it cannot, and what to do about it. Each
-control is tried for real.
+control is tried for real. With --agent, a copy of the hook that is installed for
+it is tried, with faults, and it is said what the agent would do.
 
-Exit status: 0 a runtime is available, 1 none is.`,
+Exit status: 0 a runtime is available, or the hook works; 1 not.`,
 		Args: cobra.NoArgs,
 	}
 	asJSON := cmd.Flags().Bool("json", false, "print JSON")
+	agent := cmd.Flags().String("agent", "", "try the hook of an `AGENT`: claude, codex, cursor or gemini")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		runtime, err := native.New(native.Config{})
+		if *agent != "" {
+			return agentDoctor(cmd, *agent, *asJSON)
+		}
+		reports, err := probeAll(cmd.Context())
 		if err != nil {
 			return err
 		}
-		defer runtime.Close()
-		report := runtime.Probe(cmd.Context())
 		if *asJSON {
-			err = json.NewEncoder(cmd.OutOrStdout()).Encode([]sandbox.Report{report})
+			err = json.NewEncoder(cmd.OutOrStdout()).Encode(reports)
 		} else {
-			err = printProbe(cmd.OutOrStdout(), report)
+			err = printProbes(cmd.OutOrStdout(), reports)
 		}
-		if err == nil && !report.Available {
+		if err == nil && !slices.ContainsFunc(reports, func(r sandbox.Report) bool { return r.Available }) {
 			return exitError{code: exitMalfunction}
 		}
 		return err
 	}
 	return cmd
+}
+
+// probeAll tries each runtime, the strongest first.
+func probeAll(ctx context.Context) ([]sandbox.Report, error) {
+	state, err := stateDir()
+	if err != nil {
+		return nil, err
+	}
+	var reports []sandbox.Report
+	for _, r := range runtimes {
+		runtime, err := r.open(state)
+		if err != nil {
+			return nil, err
+		}
+		reports = append(reports, runtime.Probe(ctx))
+		if err := runtime.Close(); err != nil {
+			return nil, err
+		}
+	}
+	return reports, nil
+}
+
+func printProbes(out io.Writer, reports []sandbox.Report) error {
+	chosen := ""
+	for _, r := range reports {
+		if err := printProbe(out, r); err != nil {
+			return err
+		}
+		if r.Available && chosen == "" {
+			chosen = r.Runtime
+		}
+	}
+	if chosen != "" {
+		_, err := fmt.Fprintf(out, "--runtime auto would take: %s\n", chosen)
+		return err
+	}
+	return nil
 }
 
 func printProbe(out io.Writer, r sandbox.Report) error {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/cordon-sandbox/cordon/door/hook/daemon"
 	"github.com/cordon-sandbox/cordon/door/mcp"
 	"github.com/cordon-sandbox/cordon/guard/policy"
+	"github.com/cordon-sandbox/cordon/lower/toolspec"
 	"github.com/spf13/cobra"
 )
 
@@ -49,7 +51,7 @@ Exit status: 0 there is an answer, 2 the event could not be read and is refused.
 		ValidArgs: hook.Agents(),
 	}
 	f := &hookFlags{runFlags: addRunFlags(cmd), start: time.Now()}
-	cmd.Flags().DurationVar(&f.deadline, "deadline", 0, "`TIME` that an answer may take (default 8s in mode enforce, 2s in shadow)")
+	cmd.Flags().DurationVar(&f.deadline, "deadline", 0, "`TIME` that an answer may take (default 6s in mode enforce, 2s in shadow)")
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		// To an agent 2 is a refusal. A hook that is known to be in shadow mode
 		// refuses nothing, not even for its own command line.
@@ -73,36 +75,33 @@ type hookFlags struct {
 
 // run answers the event that is on in. Whatever fails, there is an answer.
 func (f *hookFlags) run(ctx context.Context, agent string, in io.Reader, out io.Writer) error {
+	// The catalogue is read while the database is opened, and what such a
+	// short life allocates is not worth collecting.
+	go toolspec.Builtin()
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(hookMemory))
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	c, err := f.loadFrom(os.LookupEnv, os.Getwd)
+	mode := f.failMode()
+	if err == nil {
+		mode = c.Mode()
+	}
 	deadline := f.deadline
 	if deadline <= 0 {
-		deadline = hook.DefaultDeadline(f.failMode())
+		deadline = hook.DefaultDeadline(mode)
 	}
-	type result struct {
-		reply hook.Reply
-		close func() error
-	}
-	done, read := make(chan result, 1), make(chan []byte, 1)
-	go func() {
-		event, err := readHookEvent(in)
-		read <- event
-		r := result{close: func() error { return nil }}
-		defer func() {
-			if p := recover(); p != nil {
-				r.reply = hook.Failed(agent, event, f.failMode(), fmt.Errorf("panic: %v", p))
-			}
-			done <- r
-		}()
-		if err != nil {
-			r.reply = hook.Failed(agent, event, f.failMode(), err)
-			return
-		}
-		r.reply, r.close = f.judge(ctx, agent, event)
-	}()
 	timer := time.NewTimer(deadline - time.Since(f.start))
 	defer timer.Stop()
+	read, done := make(chan []byte, 1), make(chan hookAnswer, 1)
+	go func() {
+		event, rerr := readHookEvent(in)
+		read <- event
+		done <- f.answer(ctx, agent, event, c, mode, errors.Join(err, rerr))
+	}()
 	select {
-	case r := <-done:
-		return errors.Join(f.write(r.reply, out), r.close())
+	case a := <-done:
+		err := f.write(a.reply, out)
+		f.end(a.close, timer.C)
+		return err
 	case <-timer.C:
 	case <-ctx.Done():
 	}
@@ -111,28 +110,69 @@ func (f *hookFlags) run(ctx context.Context, agent string, in io.Reader, out io.
 	case event = <-read:
 	default: // not even the event came
 	}
-	return f.write(hook.Failed(agent, event, f.failMode(), errors.New("no decision in time")), out)
+	return f.write(hook.Failed(agent, event, mode, errors.New("no decision in time")), out)
 }
 
-// judge decides in this process. close must be called when the answer is out.
-func (f *hookFlags) judge(ctx context.Context, agent string, event []byte) (r hook.Reply, close func() error) {
-	close = func() error { return nil }
-	c, err := f.loadFrom(os.LookupEnv, os.Getwd)
+// hookMemory is where the collector starts all the same.
+const hookMemory = 512 << 20
+
+// hookAnswer is an answer, and what is left to be closed when it is out.
+type hookAnswer struct {
+	reply hook.Reply
+	close func() error // nil for nothing
+}
+
+// end closes what was only watched with. A database that does not take its
+// counters holds no call up, and makes no answer a failure.
+func (f *hookFlags) end(close func() error, late <-chan time.Time) {
+	if close == nil {
+		return
+	}
+	done := make(chan error, 1)
+	go func() { done <- close() }()
+	select {
+	case err := <-done:
+		if err != nil {
+			fmt.Fprintf(f.cmd.ErrOrStderr(), "cordon hook: %v\n", err)
+		}
+	case <-late:
+	}
+}
+
+// answer answers in this process. err is what failed before.
+func (f *hookFlags) answer(ctx context.Context, agent string, event []byte, c *config.Config, mode cordon.Mode, err error) (a hookAnswer) {
+	defer func() {
+		if p := recover(); p != nil {
+			a.reply = hook.Failed(agent, event, mode, fmt.Errorf("panic: %v", p))
+		}
+	}()
+	if err == nil && mode == cordon.Off {
+		a.reply = hook.Passed(agent, event)
+		return a
+	}
+	var door *hook.Door
+	var core *core
+	if err == nil {
+		door, core, err = f.openDoor(ctx, agent, c)
+	}
 	if err != nil {
-		return hook.Failed(agent, event, f.failMode(), err), close
+		a.reply = hook.Failed(agent, event, mode, err)
+		return a
 	}
-	if c.Mode() == cordon.Off {
-		return hook.Passed(agent, event), close
+	var late bool
+	a.reply, late = door.Answer(ctx, hook.Input{Event: event, Project: os.Getenv(hook.ProjectVar(agent))})
+	switch {
+	case late: // the guard may still be at work
+	case mode != cordon.Enforce:
+		a.close = core.close
+	default:
+		// What the call will use has to be stored before it runs, or the next
+		// one would not know of it.
+		if err := core.close(); err != nil {
+			a.reply = hook.Failed(agent, event, mode, err)
+		}
 	}
-	door, core, err := f.openDoor(ctx, agent, c)
-	if err != nil {
-		return hook.Failed(agent, event, c.Mode(), err), close
-	}
-	r, late := door.Answer(ctx, hook.Input{Event: event, Project: os.Getenv(hook.ProjectVar(agent))})
-	if !late {
-		close = core.close
-	}
-	return r, close
+	return a
 }
 
 // write writes an answer. The agent reads standard error where the exit status
@@ -263,6 +303,12 @@ func relayHook(args []string, stdio *Stdio) (code int, done bool) {
 	if len(args) < 2 || args[0] != "hook" || slices.ContainsFunc(args, ownProcess) {
 		return 0, false
 	}
+	defer func() {
+		if p := recover(); p != nil {
+			fmt.Fprintf(stdio.Err, "cordon: daemon: panic: %v; deciding without it\n", p)
+			code, done = 0, false
+		}
+	}()
 	dir, err := hookStateDir()
 	if err != nil {
 		return 0, false

@@ -66,7 +66,7 @@ func insideCommand() *cobra.Command {
 func (o *runOptions) serveInside(ctx context.Context, w *walls, args []string) (sandbox.Result, error) {
 	w.caps.Wall, w.caps.OutputBytes = serverLife, serverOutput
 	s := w.spec(nil, args)
-	s.Mounts = append(s.Mounts, inPlace(w.policy)...)
+	s.Mounts = append(s.Mounts, w.inPlace()...)
 	cmd := o.runFlags.cmd
 	s.Stdin, s.Stdout, s.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -82,13 +82,14 @@ func (o *runOptions) serveInside(ctx context.Context, w *walls, args []string) (
 // inPlace shows the workspace as its tier may have it, and over it, read-only,
 // what of it is protected. What is protected and is not there yet can be made:
 // the guard refuses it by its name, the walls do not.
-func inPlace(p *policy.Policy) []sandbox.Mount {
+func (w *walls) inPlace() []sandbox.Mount {
+	p := w.policy
 	ws := sandbox.Mount{Source: real(p.Workspace()), Target: p.Workspace()}
 	if !slices.Contains(p.Roots(), policy.Root{Path: p.Workspace(), Write: true}) {
 		return []sandbox.Mount{ws}
 	}
 	ws.Access = sandbox.ReadWrite
-	return append([]sandbox.Mount{ws}, covered(p, ws)...)
+	return append([]sandbox.Mount{ws}, w.covered(ws)...)
 }
 
 // maxCovered is how many protected paths are shown read-only.
@@ -96,8 +97,8 @@ const maxCovered = 256
 
 // covered are the protected files and directories of the workspace's first
 // two levels, hidden ones and what is in them.
-func covered(p *policy.Policy, ws sandbox.Mount) []sandbox.Mount {
-	protected, err := protection(p, writableRoot{path: p.Workspace()})
+func (w *walls) covered(ws sandbox.Mount) []sandbox.Mount {
+	protected, err := protection(w.policy, writableRoot{path: ws.Target}, w.self)
 	if err != nil {
 		return nil
 	}

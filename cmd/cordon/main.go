@@ -16,6 +16,8 @@ import (
 	"runtime/debug"
 	"syscall"
 
+	"github.com/cordon-sandbox/cordon/contain/sandbox/gvisor"
+	"github.com/cordon-sandbox/cordon/contain/sandbox/inside"
 	"github.com/cordon-sandbox/cordon/contain/sandbox/native"
 	"github.com/spf13/cobra"
 )
@@ -39,7 +41,10 @@ type Stdio struct {
 }
 
 func main() {
-	native.Main() // this process may be a stage inside a sandbox
+	// This process may be a stage inside a sandbox.
+	native.Main()
+	gvisor.Main()
+	inside.Main()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	code := Run(ctx, os.Args[1:], Stdio{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
 	stop()
@@ -108,6 +113,7 @@ func rootCommand() *cobra.Command {
 	root.AddCommand(
 		checkCommand(),
 		mcpCommand(),
+		gatewayCommand(),
 		hookCommand(),
 		daemonCommand(),
 		installCommand(),

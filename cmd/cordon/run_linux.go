@@ -13,7 +13,6 @@ import (
 	"syscall"
 
 	"github.com/cordon-sandbox/cordon"
-	"github.com/cordon-sandbox/cordon/audit/sqlite"
 	"github.com/cordon-sandbox/cordon/contain/sandbox"
 	"github.com/cordon-sandbox/cordon/contain/transaction"
 	"github.com/spf13/cobra"
@@ -154,7 +153,7 @@ func (o *runOptions) settle(ctx context.Context, core *core, d cordon.Decision, 
 	if err != nil {
 		err = errors.Join(err, rollbackAll(roots))
 	} else {
-		err = o.conclude(&out, roots, w.policy, result)
+		err = o.conclude(&out, roots, w, result)
 	}
 	up, down := w.net.close()
 	out.Sent, out.Received = up, down
@@ -205,16 +204,6 @@ func (o *runOptions) decide(ctx context.Context, core *core, run cordon.Run, arg
 		}
 	}
 	return d, exitError{code, fmt.Errorf("the command was refused; nothing was run")}
-}
-
-// stateDir is where transactions and runtimes keep their things.
-func stateDir() (string, error) {
-	db, err := sqlite.DefaultPath()
-	if err != nil {
-		return "", err
-	}
-	dir := filepath.Dir(db)
-	return dir, os.MkdirAll(dir, 0o700)
 }
 
 // recoverOld ends what a crash of an earlier run left.

@@ -82,6 +82,8 @@ type walls struct {
 	rootfs  string
 	require []sandbox.Control
 	env     []string
+	// self are Cordon's own files.
+	self []string
 }
 
 // build makes the walls of a run, by the policy that decided on it.
@@ -90,7 +92,23 @@ func (o *wallFlags) build(core *core, run cordon.Run, state string) (*walls, err
 	if err != nil {
 		return nil, err
 	}
-	w := &walls{policy: p, caps: o.caps(p)}
+	box := core.config.Sandbox()
+	w := &walls{policy: p, caps: o.caps(p), image: box.Image, rootfs: box.Rootfs, self: selfPaths(core.config, core.store)}
+	if o.image != "" {
+		w.image = o.image
+	}
+	for _, name := range o.env {
+		if !strings.Contains(name, "=") {
+			name += "=" + os.Getenv(name)
+		}
+		w.env = append(w.env, name)
+	}
+	for _, name := range o.require {
+		w.require = append(w.require, sandbox.Control(name))
+	}
+	if err := w.hidesSelf(state, core.store.Path()); err != nil {
+		return nil, err
+	}
 	// A runtime that was asked for is the one that is used, or none is (G7).
 	if w.runtime, err = openRuntime(core.config.Runtime(), state); err != nil {
 		return nil, err
@@ -105,6 +123,28 @@ func (o *wallFlags) build(core *core, run cordon.Run, state string) (*walls, err
 		return nil, errors.Join(err, w.runtime.Close())
 	}
 	return w, nil
+}
+
+// hidesSelf refuses roots that would show the state of other runs, or let the
+// command change what Cordon goes by.
+func (w *walls) hidesSelf(state, db string) error {
+	for _, r := range w.policy.Roots() {
+		hidden := []string{state, db}
+		if r.Write && r.Path != w.policy.Workspace() {
+			hidden = append(hidden, w.self...)
+		}
+		for _, p := range hidden {
+			if below(real(r.Path), real(p)) || below(r.Path, p) {
+				return usagef("%q is a directory of the run, and %q in it is Cordon's own (name smaller directories, or another --db)", r.Path, p)
+			}
+		}
+	}
+	return nil
+}
+
+// below reports whether p is dir or lies in it.
+func below(dir, p string) bool {
+	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }
 
 func (w *walls) close() error {

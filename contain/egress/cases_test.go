@@ -452,7 +452,9 @@ func TestNameIsAskedOnceAndWithoutSearchDomains(t *testing.T) {
 	}
 }
 
-func TestShadowPassesAndSaysSo(t *testing.T) {
+// G6: in shadow mode the policy refuses nothing, and no row claims that
+// anything was enforced. What is no policy of the run's holds in every mode.
+func TestG6ShadowPassesAndSaysSo(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Mode = cordon.Shadow })
 	conn, _ := r.connectTo("evil.test:443")
 	hello := clientHello(t, "other.test")
@@ -478,6 +480,12 @@ func TestShadowPassesAndSaysSo(t *testing.T) {
 	}
 	if rep, _, _ := r.ask("GET /x HTTP/1.1\r\nHost: x\r\n\r\n"); rep.status != 400 {
 		t.Errorf("an unreadable request in shadow mode: %d, want 400", rep.status)
+	}
+	for _, x := range r.rows.list() {
+		wall := x.Rule == RulePrivate || x.Rule == RuleSyntax
+		if x.Enforced || x.Refused != wall {
+			t.Errorf("row of shadow mode: %+v", x)
+		}
 	}
 }
 

@@ -158,18 +158,19 @@ func (c *client) refused(r Refusal, wall bool) bool {
 
 // serve reads requests and decides each.
 func (c *client) serve() {
-	buf := c.p.heads.Get().(*[]byte)
-	h := &headReader{src: c.conn, buf: *buf}
+	in := newTap(c.conn)
+	in.pool = &c.p.heads
+	h := &headReader{src: c.conn}
 	release := func() {
-		if buf != nil {
-			h.buf = nil
-			c.p.heads.Put(buf)
-			buf = nil
-		}
+		h.reset(nil, 0)
+		in.release(0)
 	}
 	defer release()
 	for first := true; ; first = false {
-		req, err := c.next(h, first)
+		if len(h.buffered()) == 0 {
+			release() // a client that says nothing holds no buffer
+		}
+		req, err := c.next(h, in, first)
 		if err != nil {
 			c.badRequest(err)
 			return
@@ -189,7 +190,7 @@ func (c *client) serve() {
 
 // next waits for a request and reads it. It returns nil where the client has
 // gone without one.
-func (c *client) next(h *headReader, first bool) (*request, error) {
+func (c *client) next(h *headReader, in *tap, first bool) (*request, error) {
 	wait := c.p.limits.IdleTime
 	if first {
 		wait = c.p.limits.HeaderTime
@@ -197,11 +198,12 @@ func (c *client) next(h *headReader, first bool) (*request, error) {
 	if len(h.buffered()) == 0 {
 		c.setWaiting(true)
 		c.conn.SetReadDeadline(time.Now().Add(wait))
-		err := h.fill()
+		n, err := in.read()
 		c.setWaiting(false)
-		if err != nil {
+		if n == 0 || err != nil {
 			return nil, nil
 		}
+		h.reset(in.held(), n)
 	}
 	c.conn.SetReadDeadline(time.Now().Add(c.p.limits.HeaderTime))
 	head, err := h.head()

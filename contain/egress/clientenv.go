@@ -13,9 +13,9 @@ import (
 // reachable from inside.
 //
 // Verified against real programs in the integration tests: curl, wget, git,
-// npm, pip, the Go toolchain, Maven. Node's own fetch and http follow it from
-// 22.21 and 24.0 on; older ones have no way to be told from outside. A Java
-// program gets no token, for it would print it with its options.
+// npm, pip, the Go toolchain, cargo, Maven. Node's own fetch follows it from
+// 22.21 and 24.0 on; older ones cannot be told from outside. A Java program
+// gets no token, for the JVM prints the options that it is given this way.
 func ClientEnv(toolProxy string) []string {
 	proxy := toolProxy
 	if !strings.Contains(proxy, "://") {
@@ -69,8 +69,9 @@ func ClientEnv(toolProxy string) []string {
 }
 
 // javaOptions are the properties by which a JVM and what runs on it, such as
-// Maven and Gradle, uses a proxy; no environment variable says it. The last
-// one makes Maven from 3.9 on look at them.
+// Maven and Gradle, uses a proxy; no other variable says it. Each JVM prints a
+// line about them on its standard error. The last one makes Maven from 3.9 on
+// look at them.
 func javaOptions(host, port string) []string {
 	return []string{
 		"-Dhttp.proxyHost=" + host, "-Dhttp.proxyPort=" + port,

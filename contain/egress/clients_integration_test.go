@@ -114,10 +114,13 @@ func newClientRig(t *testing.T, shared bool, mux http.Handler) *clientRig {
 	r.env = append(ClientEnv(address), "HOME="+r.dir, "PATH="+os.Getenv("PATH"), "LANG=C.UTF-8",
 		"CURL_CA_BUNDLE="+r.caFile, "SSL_CERT_FILE="+r.caFile, "GIT_SSL_CAINFO="+r.caFile, "PIP_CERT="+r.caFile,
 		"npm_config_cafile="+r.caFile, "NODE_EXTRA_CA_CERTS="+r.caFile)
-	for _, name := range []string{"PYENV_ROOT", "CARGO_HOME", "RUSTUP_HOME", "JAVA_HOME"} {
+	for _, name := range []string{"PYENV_ROOT", "RUSTUP_HOME", "JAVA_HOME"} {
 		if v, ok := os.LookupEnv(name); ok {
 			r.env = append(r.env, name+"="+v)
 		}
+	}
+	if home, err := os.UserHomeDir(); err == nil && os.Getenv("RUSTUP_HOME") == "" {
+		r.env = append(r.env, "RUSTUP_HOME="+filepath.Join(home, ".rustup")) // where the toolchain is, not what is tested
 	}
 	return r
 }
@@ -418,7 +421,10 @@ func TestGoToolchain(t *testing.T) {
 func TestNodeFetch(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/x", helloPage)
-	r := newClientRig(t, false, mux)
+	bothListeners(t, mux, nodeFetch)
+}
+
+func nodeFetch(t *testing.T, r *clientRig) {
 	const script = `fetch(process.argv[1]).then(r=>{if(!r.ok)throw r.status;return r.text()}).then(t=>console.log(t))`
 	_, err := r.run(nil, "node", "--use-env-proxy", "-e", "0")
 	out, fetched := r.run(nil, "node", "-e", script, r.url("/x"))
@@ -434,6 +440,44 @@ func TestNodeFetch(t *testing.T) {
 	}
 	out, err = r.run(nil, "node", "-e", script, r.closedURL("/x"))
 	r.refusedAlone(out, err)
+}
+
+func TestCargo(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/index/config.json", func(w http.ResponseWriter, req *http.Request) {
+		fmt.Fprintf(w, `{"dl":"https://%s/dl","api":"https://%s"}`, req.Host, req.Host)
+	})
+	mux.HandleFunc("/index/ti/ny/tiny", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, `{"name":"tiny","vers":"1.0.0","deps":[],"cksum":"`+strings.Repeat("0", 64)+`","features":{},"yanked":false}`)
+	})
+	bothListeners(t, mux, func(t *testing.T, r *clientRig) {
+		if out, err := r.run(nil, "cargo", "--version"); err != nil {
+			t.Skipf("no cargo here: %v: %s", err, out)
+		}
+		lock := func(url, name string) (string, error) {
+			project := filepath.Join(r.dir, name)
+			if err := os.MkdirAll(filepath.Join(project, "src"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			for file, text := range map[string]string{
+				"Cargo.toml": "[package]\nname=\"x\"\nversion=\"0.1.0\"\n[dependencies]\ntiny={version=\"1\",registry=\"test\"}\n", "src/lib.rs": "",
+			} {
+				if err := os.WriteFile(filepath.Join(project, file), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return r.run([]string{"CARGO_REGISTRIES_TEST_INDEX=sparse+" + url, "CARGO_HTTP_CAINFO=" + r.caFile, "CARGO_NET_RETRY=0", "CARGO_HOME=" + filepath.Join(project, "home")},
+				"cargo", "generate-lockfile", "--manifest-path", filepath.Join(project, "Cargo.toml"))
+		}
+		if out, err := lock(r.url("/index/"), "in"); err != nil {
+			t.Fatalf("%v\n%s\n%+v", err, out, r.rows.list())
+		}
+		if !r.reached("/index/ti/ny/tiny") {
+			t.Error("the index was not asked")
+		}
+		r.noRows()
+		r.refusedAlone(lock(r.closedURL("/index/"), "out"))
+	})
 }
 
 func TestMaven(t *testing.T) {

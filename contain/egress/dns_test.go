@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -124,12 +125,6 @@ func (z *zone) questions() []string {
 	return append([]string(nil), z.asked...)
 }
 
-func (z *zone) set(key string, values ...string) {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	z.records[key] = values
-}
-
 // dnsRig is a rig that asks a real DNS server the way --resolver does.
 func dnsRig(t *testing.T, records map[string][]string, change func(*Config)) (*rig, *zone) {
 	t.Helper()
@@ -180,8 +175,8 @@ func TestG9NothingIsResolvedOrDialledBeforeItIsAllowed(t *testing.T) {
 	if got := len(z.questions()); got != 2 {
 		t.Errorf("%d questions, want one each for A and AAAA", got)
 	}
-	if r.dials() != 1 || r.dialled[0] != netip.MustParseAddrPort(public+":443") && r.dialled[0] != netip.MustParseAddrPort("["+public6+"]:443") {
-		t.Errorf("dialled %v", r.dialled)
+	if got := r.dialledAddrs(); len(got) != 1 || got[0] != netip.MustParseAddrPort(public+":443") && got[0] != netip.MustParseAddrPort("["+public6+"]:443") {
+		t.Errorf("dialled %v", got)
 	}
 }
 
@@ -191,11 +186,12 @@ func TestG9NothingIsResolvedOrDialledBeforeItIsAllowed(t *testing.T) {
 func TestG9TheCheckedAddressIsTheDialledOne(t *testing.T) {
 	o := startOrigin(t, echo)
 	at := o.l.Addr().(*net.TCPAddr).AddrPort()
-	times := 0
+	var times atomic.Int64
 	r, z := dnsRig(t, nil, func(c *Config) {
 		c.UnsafeAllowPrivate = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
 		c.Rules, _ = ParseRules([]string{fmt.Sprintf("svc.example.net:%d", at.Port())})
 	})
+	z.mu.Lock()
 	z.each = func(q dns.Question, _ bool) *dns.Msg {
 		m := new(dns.Msg)
 		if q.Qtype != dns.TypeA {
@@ -203,12 +199,13 @@ func TestG9TheCheckedAddressIsTheDialledOne(t *testing.T) {
 		}
 		// 127.0.0.1 is the service, 127.0.0.2 what nobody allowed.
 		value := "127.0.0.1"
-		if times++; times > 1 {
+		if times.Add(1) > 1 {
 			value = "127.0.0.2"
 		}
 		m.Answer = []dns.RR{record(q.Name, "A", value)}
 		return m
 	}
+	z.mu.Unlock()
 	r.real.Store(true)
 	target := fmt.Sprintf("svc.example.net:%d", at.Port())
 	conn, br := r.connectTo(target)
@@ -216,15 +213,15 @@ func TestG9TheCheckedAddressIsTheDialledOne(t *testing.T) {
 	if _, err := io.ReadFull(br, make([]byte, 4)); err != nil {
 		t.Fatal(err)
 	}
-	if times != 1 {
-		t.Errorf("asked %d times for one connection", times)
+	if n := times.Load(); n != 1 {
+		t.Errorf("asked %d times for one connection", n)
 	}
 	rep, _, _ := r.ask(connectHead(target))
 	if rep.status != 403 || rep.header.Get("X-Cordon-Refused") != RulePrivate {
 		t.Errorf("the second answer: %d %q", rep.status, rep.header.Get("X-Cordon-Refused"))
 	}
-	if got := len(r.dialled); got != 1 || r.dialled[0] != at {
-		t.Errorf("dialled %v, want %v only", r.dialled, at)
+	if got := r.dialledAddrs(); len(got) != 1 || got[0] != at {
+		t.Errorf("dialled %v, want %v only", got, at)
 	}
 	// Whatever a dialer makes of it, the socket goes where the check went.
 	if conn, err := r.proxy.dialChecked(context.Background(), netip.MustParseAddrPort("127.0.0.2:9"), time.Second); err == nil {
@@ -267,7 +264,7 @@ func TestAnswersOverRealDNS(t *testing.T) {
 			t.Errorf("%s: %d %q, want %d %q (%s)", c.name, rep.status, rep.header.Get("X-Cordon-Refused"), c.status, c.rule, rep.body)
 		}
 		if dialled := r.dials() > 0; dialled != (c.status == 200) {
-			t.Errorf("%s: dialled %v", c.name, r.dialled)
+			t.Errorf("%s: dialled %v", c.name, r.dialledAddrs())
 		}
 	}
 }
@@ -325,7 +322,7 @@ func TestResolverThatIsSilentOrMalformed(t *testing.T) {
 			t.Errorf("%s: %d", name, rep.status)
 		}
 		if r.dials() != 0 {
-			t.Errorf("%s: dialled %v", name, r.dialled)
+			t.Errorf("%s: dialled %v", name, r.dialledAddrs())
 		}
 	}
 }

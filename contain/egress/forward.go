@@ -22,7 +22,7 @@ const (
 	eagerBody = 64 << 10
 	eagerTime = 2 * time.Second
 	// maxResponseHead bounds what an origin may make the proxy hold.
-	maxResponseHead = 256 << 10
+	maxResponseHead = 64 << 10
 	maxInterim      = 8
 )
 

@@ -72,6 +72,13 @@ func (s *stubResolver) set(host string, addrs ...string) {
 	s.answers[host+"."] = addrs
 }
 
+// hang makes it answer nothing from now on.
+func (s *stubResolver) hang() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wait = true
+}
+
 func (s *stubResolver) queries() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -296,6 +303,11 @@ func newRig(t testing.TB, change func(*Config)) *rig {
 	}
 	r.addr = l.Addr().String()
 	go func() { r.served <- r.proxy.Serve(context.Background(), l, "run-1") }()
+	eventually(t, "the proxy knows its listener", func() bool {
+		r.proxy.mu.Lock()
+		defer r.proxy.mu.Unlock()
+		return len(r.proxy.listening) == 1
+	})
 	t.Cleanup(func() {
 		r.rows.setFail(nil)
 		if err := r.proxy.Close(); err != nil {
@@ -345,10 +357,12 @@ func (r *rig) dial(ctx context.Context, to netip.AddrPort, limit time.Duration) 
 	return conn.(*net.TCPConn), nil
 }
 
-func (r *rig) dials() int {
+func (r *rig) dials() int { return len(r.dialledAddrs()) }
+
+func (r *rig) dialledAddrs() []netip.AddrPort {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.dialled)
+	return append([]netip.AddrPort(nil), r.dialled...)
 }
 
 // connect opens a connection to the proxy that no test waits on for ever.

@@ -1,10 +1,14 @@
 package egress
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"errors"
 	"io"
+	"net/http"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/iotest"
 )
@@ -158,10 +162,20 @@ func FuzzParseHead(f *testing.F) {
 			t.Fatalf("%q: name %q (%v), port %d", head, r.name, err, r.port)
 		}
 		if !r.plain() {
+			sameByNetHTTP(t, head, r, r.address())
 			return
 		}
-		// What goes to the origin is read the same way by the same reader.
+		// What goes to the origin is read the same way by the same reader, and
+		// by another one.
 		out := r.head()
+		host := r.name
+		if strings.Contains(host, ":") {
+			host = "[" + host + "]"
+		}
+		if r.port != 80 {
+			host += ":" + strconv.Itoa(int(r.port))
+		}
+		sameByNetHTTP(t, out, r, host)
 		if bytes.Count(out, []byte("\r\n\r\n")) != 1 || !bytes.HasSuffix(out, []byte("\r\n\r\n")) {
 			t.Fatalf("%q became more than one head: %q", head, out)
 		}
@@ -183,6 +197,30 @@ func FuzzParseHead(f *testing.F) {
 			t.Fatalf("%q became %q: %d hosts, %d framings", head, out, hosts, ends)
 		}
 	})
+}
+
+// sameByNetHTTP holds what was accepted against another reader.
+func sameByNetHTTP(t *testing.T, head []byte, r *request, host string) {
+	t.Helper()
+	req, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(head)))
+	if err != nil {
+		t.Fatalf("%q: accepted here, by net/http: %v", head, err)
+	}
+	if r.plain() && req.Host != host || !r.plain() && !sameAuthority(req.URL.Host, r) {
+		t.Fatalf("%q: for %q here, for %q by net/http", head, host, req.Host)
+	}
+	if req.Method != r.method {
+		t.Fatalf("%q: method %q here, %q by net/http", head, r.method, req.Method)
+	}
+	if chunked := len(req.TransferEncoding) > 0; chunked != r.chunked || !chunked && req.ContentLength != r.length {
+		t.Fatalf("%q: length %d (chunked %v) here, %d (%v) by net/http", head, r.length, r.chunked, req.ContentLength, chunked)
+	}
+}
+
+// sameAuthority reports whether "host:port" is what a CONNECT was read as.
+func sameAuthority(authority string, r *request) bool {
+	host, port, err := SplitHostPort(authority)
+	return err == nil && host == r.host && port == r.port
 }
 
 func FuzzChunks(f *testing.F) {

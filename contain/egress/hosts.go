@@ -20,8 +20,9 @@
 //     and the address that was checked is the one that is dialled;
 //   - each refusal is recorded or counted before the client hears of it, and
 //     enforce mode refuses everything while that cannot be done;
-//   - headers, waiting, tunnels and, where a cap is set, bytes are bounded;
-//     a tunnel ends when the rules no longer allow it or its run is killed.
+//   - headers, waiting, tunnels and, where a cap is set, bytes are bounded,
+//     and counted before they pass; a tunnel ends when the rules no longer
+//     allow it, when its run has used up its bytes, or when it is killed.
 //
 // What it does not stop: data sent to an allowed host by way of what that
 // host stores for others (an issue, a gist, a package upload); another site
@@ -30,9 +31,15 @@
 // name is allowed), since TLS is not opened; what is spoken on a port other
 // than 443 that a rule names; data in the labels of a name below an allowed
 // wildcard, which reaches that domain's own name servers; how long and how
-// much is talked, as a signal. In shadow mode only private ranges and
-// requests that cannot be read are refused, in mode off the same and nothing
-// is recorded.
+// much is talked, as a signal.
+//
+// Runs are told apart by the listener that a client came by, or by the token
+// that each request shows on a shared one. In shadow mode the policy refuses
+// nothing, and no row says that it did. What is no policy of the run's refuses
+// in every mode: special and private addresses, requests that cannot be read,
+// tokens, the number of connections; those rows say that the client was
+// refused, though not that the mode enforced it. Mode off is the same without
+// rows.
 package egress
 
 import (
@@ -410,9 +417,10 @@ func Canonical(host string) (string, error) {
 }
 
 // hostCharacters reports whether s is free of what separates the parts of an
-// address, of blanks and of controls.
+// address, of blanks and controls, and of what a shell or a pattern is made of:
+// a name that still has those was never told to the end.
 func hostCharacters(s string) bool {
-	return !strings.ContainsAny(s, "%@/\\?#\"<>^`{|}[]") && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f })
+	return !strings.ContainsAny(s, "%@/\\?#\"<>^`{|}[]!$&'()*+,;=~") && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f })
 }
 
 func canonicalAddr(host string) (string, error) {

@@ -61,6 +61,9 @@ type headReader struct {
 	r, w int
 }
 
+// reset gives it a buffer, of which the first n bytes are read already.
+func (h *headReader) reset(buf []byte, n int) { h.buf, h.r, h.w = buf, 0, n }
+
 // buffered is what was read beyond the last head.
 func (h *headReader) buffered() []byte { return h.buf[h.r:h.w] }
 

@@ -32,9 +32,7 @@ var states = []struct {
 		return conn
 	}},
 	{"while its name is resolved", false, func(t *testing.T, r *rig) net.Conn {
-		r.resolver.mu.Lock()
-		r.resolver.wait = true
-		r.resolver.mu.Unlock()
+		r.resolver.hang()
 		conn := r.connect()
 		io.WriteString(conn, connectHead("pkg.example.net:443"))
 		eventually(t, "asked", func() bool { return r.resolver.queries() == 1 })
@@ -99,14 +97,19 @@ var states = []struct {
 		if rep.status != 200 {
 			t.Fatal(rep)
 		}
-		eventually(t, "it waits for another", func() bool {
-			c := r.proxy.clients()[0]
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			return c.waiting
-		})
+		r.betweenRequests()
 		return conn
 	}},
+}
+
+// betweenRequests waits until the only client is done with its origin.
+func (r *rig) betweenRequests() {
+	eventually(r.t, "it waits for another request", func() bool {
+		c := r.proxy.clients()[0]
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.waiting
+	})
 }
 
 // neverEnds hides the end of a connection that the client has half closed,
@@ -175,6 +178,7 @@ func TestReloadAppliesToTheNextRequest(t *testing.T) {
 	if rep.status != 200 {
 		t.Fatal(rep)
 	}
+	r.betweenRequests()
 	r.proxy.SetRules(nil)
 	io.WriteString(conn, getHead("http://pkg.example.net/", "pkg.example.net"))
 	if rep, err := readReply(br, "GET"); err != nil || rep.status != 403 {

@@ -23,8 +23,9 @@ type digest [sha256.Size]byte
 // as the password of Basic (of http://any:TOKEN@host:port). One without a
 // valid token is answered 407 in every mode, nothing of it is resolved, and
 // its row is of the run that is named here. Whoever reads a run's traffic to
-// the listener learns its token: use it on loopback, a private network or a
-// Unix socket.
+// the listener learns its token, and whoever reaches it can fill it with
+// connections that say nothing, as many as Limits.Tunnels for HeaderTime each:
+// use it on loopback, a private network or a Unix socket.
 func (p *Proxy) ServeShared(ctx context.Context, l net.Listener, run string) error {
 	return p.serve(ctx, l, run, true)
 }

@@ -172,7 +172,7 @@ func (t *relay) send(b []byte) bool {
 }
 
 // What a direction reads into: a small buffer, and a large one as long as it
-// fills. An idle tunnel holds none. Measured over loopback and veth, copying
+// fills. An idle tunnel holds none. Measured over loopback, copying
 // through the large one takes less of the processor than splice(2), whose
 // work is by the page, and every byte is counted before it passes.
 var (

@@ -145,7 +145,7 @@ func TestSlowClients(t *testing.T) {
 
 func TestSlowResolver(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Limits.ResolveTime = 20 * time.Millisecond })
-	r.resolver.wait = true
+	r.resolver.hang()
 	if rep, _, _ := r.ask(connectHead("pkg.example.net:443")); rep.status != 504 {
 		t.Errorf("status %d, want 504", rep.status)
 	}
@@ -481,58 +481,6 @@ func TestCountsSurviveAFailingStore(t *testing.T) {
 	}
 	if total != 5 {
 		t.Errorf("stored %d refusals, want 5", total)
-	}
-}
-
-func TestDialChecksAgain(t *testing.T) {
-	o := startOrigin(t, echo)
-	to := o.l.Addr().(*net.TCPAddr).AddrPort()
-	r := newRig(t, nil)
-	if conn, err := r.proxy.dialChecked(context.Background(), to, time.Second); err == nil {
-		conn.Close()
-		t.Error("loopback was dialled")
-	}
-	r = newRig(t, func(c *Config) { c.UnsafeAllowPrivate = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
-	conn, err := r.proxy.dialChecked(context.Background(), to, time.Second)
-	if err != nil {
-		t.Fatalf("loopback with the exception: %v", err)
-	}
-	conn.Close()
-	own := netip.MustParseAddrPort(r.addr)
-	if conn, err := r.proxy.dialChecked(context.Background(), own, time.Second); err == nil {
-		conn.Close()
-		t.Error("the proxy dialled itself")
-	}
-}
-
-func TestPrivateServiceByException(t *testing.T) {
-	o := startOrigin(t, echo)
-	port := o.l.Addr().(*net.TCPAddr).Port
-	r := newRig(t, func(c *Config) {
-		c.UnsafeAllowPrivate = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
-		c.Rules, _ = ParseRules([]string{fmt.Sprintf("svc.example.net:%d", port), "self.example.net:" + "1"})
-	})
-	r.real.Store(true)
-	r.resolver.set("svc.example.net", "127.0.0.1")
-	conn, br := r.connectTo(fmt.Sprintf("svc.example.net:%d", port))
-	io.WriteString(conn, "ping")
-	if _, err := io.ReadFull(br, make([]byte, 4)); err != nil {
-		t.Error(err)
-	}
-	r.resolver.set("svc.example.net", "127.0.0.2")
-	if rep, _, _ := r.ask(connectHead(fmt.Sprintf("svc.example.net:%d", port))); rep.status != 403 {
-		t.Errorf("an address beside the exception: %d", rep.status)
-	}
-	// A rule and an exception that lead back into the proxy itself.
-	_, own, _ := net.SplitHostPort(r.addr)
-	rules, err := ParseRules([]string{"self.example.net:" + own})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.proxy.SetRules(rules)
-	r.resolver.set("self.example.net", "127.0.0.1")
-	if rep, _, _ := r.ask(connectHead("self.example.net:" + own)); rep.header.Get("X-Cordon-Refused") != RuleLoop {
-		t.Errorf("a loop: %d %q", rep.status, rep.header.Get("X-Cordon-Refused"))
 	}
 }
 

@@ -21,9 +21,15 @@ const (
 // last.
 type meter struct {
 	up, down atomic.Int64
-	over     atomic.Bool
+	over     atomic.Pointer[refusedUsage] // nil: all is well
 
 	telling sync.Mutex // one call at a time
+}
+
+// refusedUsage is an error of Config.Usage and when it came.
+type refusedUsage struct {
+	err error
+	at  time.Time
 }
 
 var (
@@ -85,18 +91,24 @@ func (p *Proxy) report(r *runState, ask bool) error {
 	}
 	r.meter.telling.Lock()
 	defer r.meter.telling.Unlock()
+	over := r.meter.over.Load()
 	up, down := r.meter.up.Swap(0), r.meter.down.Swap(0)
-	if up == 0 && down == 0 && !ask {
-		if r.meter.over.Load() {
-			return errOver
+	// A client that is refused and asks again must not be a load elsewhere.
+	if up == 0 && down == 0 && (!ask || over != nil && time.Since(over.at) < usageEvery) {
+		if over != nil {
+			return over.err
 		}
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), usageTime)
 	defer cancel()
 	err := p.usage(ctx, r.id, up, down)
-	r.meter.over.Store(err != nil)
-	if err != nil && p.enforcing() {
+	if err == nil {
+		r.meter.over.Store(nil)
+		return nil
+	}
+	r.meter.over.Store(&refusedUsage{err, time.Now()})
+	if p.enforcing() {
 		p.cut(r, err)
 	}
 	return err
@@ -126,14 +138,15 @@ func (p *Proxy) cut(r *runState, why error) {
 // has changed its mind.
 func (c *client) affords(req *request) bool {
 	r := c.run.Load()
-	if !r.meter.over.Load() {
+	if r.meter.over.Load() == nil {
 		return true
 	}
 	err := c.p.report(r, true)
 	if err == nil || !c.refused(Refusal{Rule: RuleUsage, Host: req.name, Port: req.port, Why: err.Error()}, false) {
 		return true
 	}
-	c.answer(http.StatusForbidden, RuleUsage, req.address(), err.Error())
+	// The error is the operator's to read, not the tool's.
+	c.answer(http.StatusForbidden, RuleUsage, req.address(), errOver.Error())
 	return false
 }
 

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cordon-sandbox/cordon"
 )
@@ -123,16 +125,33 @@ func TestUsageThatSaysNoCutsTheRun(t *testing.T) {
 	if rep.status != 403 || rep.header.Get("X-Cordon-Refused") != RuleUsage {
 		t.Errorf("a new request: %d %q", rep.status, rep.header.Get("X-Cordon-Refused"))
 	}
+	if strings.Contains(rep.body, errBudget.Error()) {
+		t.Errorf("the tool is told the operator's error: %q", rep.body)
+	}
 	first := r.addr
 	r.addr = l.Addr().String()
 	if rep, _, _ := r.ask(connectHead("pkg.example.net:443")); rep.status != 200 {
 		t.Errorf("another run: %d", rep.status)
 	}
 	r.addr = first
-	m.allow(0)
-	if rep, _, _ := r.ask(connectHead("pkg.example.net:443")); rep.status != 200 {
-		t.Errorf("after the budget grew: %d", rep.status)
+	m.mu.Lock()
+	calls := m.calls
+	m.mu.Unlock()
+	start := time.Now()
+	for range 50 {
+		r.ask(connectHead("pkg.example.net:443"))
 	}
+	m.mu.Lock()
+	if most := 1 + int(time.Since(start)/usageEvery); m.calls-calls > most {
+		t.Errorf("50 refused requests asked %d times, want %d at most", m.calls-calls, most)
+	}
+	m.mu.Unlock()
+	m.allow(0)
+	eventually(t, "room again after the budget grew", func() bool {
+		rep, conn, _ := r.ask(connectHead("pkg.example.net:443"))
+		conn.Close()
+		return rep.status == 200
+	})
 }
 
 func TestUsageThatSaysNoToPlainHTTP(t *testing.T) {

@@ -33,8 +33,8 @@ const (
 	// Background lets a response go on without a connection; what it costs
 	// after that is an estimate.
 	Background Feature = "background"
-	// ImageGeneration lets the model make images, whose price is not known
-	// here.
+	// ImageGeneration lets the model make images and sound, whose price is
+	// not known here.
 	ImageGeneration Feature = "image_generation"
 	// Unknown lets fields, tools and parts through that the proxy does not
 	// know, whatever they make the provider do.

@@ -22,9 +22,13 @@ import (
 
 // Upper estimates, for answers that do not say what they cost.
 const (
-	// maxInput and maxOutput are the most that any model takes and gives.
-	maxInput  = 2_000_000
-	maxOutput = 300_000
+	// maxInput and maxOutput are the most that any model takes and gives,
+	// usualOutput the most that it gives where the call does not say.
+	maxInput    = 2_000_000
+	maxOutput   = 300_000
+	usualOutput = 128_000
+	// hiddenTokens are counted for what the provider reads beside the body.
+	hiddenTokens = 200_000
 	// tokensPerSecond is more than any model writes, startTime what it may
 	// have run beyond what was seen of it.
 	tokensPerSecond = 1000
@@ -40,7 +44,7 @@ const (
 	// maxEvent and maxKept are how much of one event, and of an answer that
 	// is no stream, is read for its usage.
 	maxEvent = 8 << 20
-	maxKept  = 32 << 20
+	maxKept  = 16 << 20
 	// maxErrorBody is how much of a provider's error is passed on.
 	maxErrorBody = 1 << 20
 )
@@ -144,11 +148,15 @@ func (c *call) serve() {
 	if !c.checkTarget(t) {
 		return
 	}
+	// Before the body, which takes memory.
+	if !c.enter() {
+		return
+	}
+	defer c.leave()
 	body, ok := c.body()
 	if !ok || !c.admit() {
 		return
 	}
-	defer c.leave()
 	c.forward(body)
 }
 
@@ -174,6 +182,11 @@ func (c *call) checkTarget(t target) bool {
 	c.query, found = c.checkQuery(t.query)
 	for _, r := range found {
 		if c.refused(r) {
+			return false
+		}
+	}
+	if c.provider == Gemini && !c.p.features[ImageGeneration] && !c.route.free && (strings.Contains(id, "-image") || strings.Contains(id, "-tts")) {
+		if c.refused(refusal{status: 403, rule: RuleFeature, why: fmt.Sprintf("model %q answers by no text, at a price that is not known here (the operator can allow %q)", clip(id, 64), ImageGeneration)}) {
 			return false
 		}
 	}
@@ -298,14 +311,18 @@ func (c *call) upper(m meter, ran time.Duration) Tokens {
 	if !m.input || m.bad {
 		media := min(c.plan.media, int64(c.size))
 		t.Input = max(t.Input, min(maxInput, int64(c.size)-media+media/bytesPerMediaToken))
+		if c.plan.hidden {
+			t.Input += hiddenTokens
+		}
 	}
 	if c.route.dialect == "embeddings" || strings.HasSuffix(c.path, "mbedContent") || strings.HasSuffix(c.path, "mbedContents") {
 		return t
 	}
 	out := c.plan.maxOutput
-	if out == 0 || out > maxOutput {
-		out = maxOutput
+	if out == 0 {
+		out = usualOutput
 	}
+	out = min(out, maxOutput)
 	if written := int64((ran + startTime).Seconds() * tokensPerSecond); written < out {
 		out = written
 	}
@@ -313,8 +330,23 @@ func (c *call) upper(m meter, ran time.Duration) Tokens {
 	return t
 }
 
+// enter takes one of the run's places.
+func (c *call) enter() bool {
+	r := c.run
+	r.mu.Lock()
+	full := len(r.calls) >= c.p.limits.Calls
+	if !full {
+		r.calls[c] = struct{}{}
+	}
+	r.mu.Unlock()
+	if full {
+		c.refused(refusal{status: 429, rule: RuleBusy, why: fmt.Sprintf("more than %d calls at once", c.p.limits.Calls), always: true})
+	}
+	return !full
+}
+
 // admit reserves what the call may cost, and refuses it where the run has
-// too many calls or too little money.
+// too little money.
 func (c *call) admit() bool {
 	r := c.run
 	most, likely := c.estimate()
@@ -327,28 +359,36 @@ func (c *call) admit() bool {
 			return false
 		}
 	}
-	r.mu.Lock()
-	busy, reserved := len(r.calls) >= c.p.limits.Calls, r.reserved
-	r.mu.Unlock()
-	if busy && c.refused(refusal{status: 429, rule: RuleBusy, why: fmt.Sprintf("more than %d calls at once", c.p.limits.Calls), always: true}) {
-		return false
-	}
 	if !c.route.free {
-		if err := c.p.allowed(r.id, reserved+likely); err != nil {
-			if c.refused(refusal{status: 402, rule: RuleCap, why: clip(err.Error(), 300)}) {
-				return false
-			}
+		if f := c.unaffordable(likely); f != nil && c.refused(*f) {
+			return false
 		}
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.killed {
-		c.cancel(cordon.ErrKilled) // between the check and here
-	}
-	r.calls[c] = struct{}{}
 	r.reserved += most
 	c.reserved = most
-	return true
+	killed := r.killed
+	r.mu.Unlock()
+	if killed { // while the body came
+		c.refused(refusal{status: 403, rule: RuleKilled, why: "the run was killed", always: true})
+	}
+	return !killed
+}
+
+// unaffordable asks whether the run has the money. Where it is only that
+// calls in flight may still cost too much, the client may come again.
+func (c *call) unaffordable(likely float64) *refusal {
+	c.run.mu.Lock()
+	reserved := c.run.reserved
+	c.run.mu.Unlock()
+	err := c.p.allowed(c.run.id, reserved+likely)
+	if err == nil {
+		return nil
+	}
+	if reserved > 0 && c.p.allowed(c.run.id, likely) == nil {
+		return &refusal{status: 429, rule: RuleCap, why: "what the calls in flight may still cost leaves no money for another one; try again when they are done"}
+	}
+	return &refusal{status: 402, rule: RuleCap, why: clip(err.Error(), 300)}
 }
 
 func (c *call) leave() {
@@ -417,6 +457,7 @@ func newTransport(c Config, l Limits) *http.Transport {
 	return &http.Transport{
 		DialContext: c.Dial, ForceAttemptHTTP2: true, DisableCompression: true, MaxIdleConnsPerHost: 32, IdleConnTimeout: 90 * time.Second,
 		TLSHandshakeTimeout: 15 * time.Second, ResponseHeaderTimeout: l.AnswerTime, MaxResponseHeaderBytes: 256 << 10,
+		HTTP2:           &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second}, // a dead connection shows
 		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.RootCAs},
 	}
 }

@@ -118,9 +118,9 @@ type provider struct {
 }
 
 type seenRequest struct {
-	Method, URI string
-	Header      http.Header
-	Body        string
+	Proto, Method, URI string
+	Header             http.Header
+	Body               string
 }
 
 func newProvider(t testing.TB, answer http.HandlerFunc) *provider {
@@ -128,7 +128,7 @@ func newProvider(t testing.TB, answer http.HandlerFunc) *provider {
 	p.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		p.mu.Lock()
-		p.seen = append(p.seen, seenRequest{r.Method, r.RequestURI, r.Header.Clone(), string(body)})
+		p.seen = append(p.seen, seenRequest{r.Proto, r.Method, r.RequestURI, r.Header.Clone(), string(body)})
 		answer := p.answer
 		p.mu.Unlock()
 		select {
@@ -138,6 +138,7 @@ func newProvider(t testing.TB, answer http.HandlerFunc) *provider {
 		answer(w, r)
 	}))
 	p.Config.ErrorLog = newQuietLog()
+	p.EnableHTTP2 = true // as the providers do
 	p.StartTLS()
 	t.Cleanup(p.Close)
 	return p

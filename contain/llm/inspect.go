@@ -22,6 +22,9 @@ type plan struct {
 	maxOutput, answers int64
 	// media is how many bytes of the body are pictures and the like.
 	media int64
+	// hidden: the provider reads more than the body holds, such as turns of
+	// before.
+	hidden bool
 	// addUsage: the body must ask for the usage at the end of the stream.
 	addUsage bool
 	// found is what is refused, in the order in which it stands.
@@ -97,8 +100,15 @@ func (in *inspector) fields(v *strictjson.Value) {
 		if in.dialect == "gemini" {
 			k = protoName(k)
 		}
+		in.plan.hidden = in.plan.hidden || hiddenInput[in.dialect+" "+k]
 		in.check(placeField, k)
 	}
+}
+
+// hiddenInput are the fields that name what the provider has already.
+var hiddenInput = map[string]bool{
+	"responses previous_response_id": true, "responses conversation": true, "responses prompt": true,
+	"messages container": true, "gemini cachedcontent": true,
 }
 
 // common reads the fields that Anthropic and OpenAI share.
@@ -172,7 +182,25 @@ func (in *inspector) list(v *strictjson.Value, key string, do func(*strictjson.V
 			in.wrong("an item of "+strconv.Quote(key), "an object")
 			continue
 		}
+		in.spelling(&m.Items[i])
 		do(&m.Items[i])
+	}
+}
+
+// telling are the members that say what the provider is to do. Some servers
+// take them in any case, and would see one that is overlooked here.
+var telling = map[string]bool{
+	"type": true, "content": true, "source": true, "tool": true, "tools": true, "url": true, "image_url": true, "file_url": true,
+	"video_url": true, "audio_url": true, "file_id": true, "file": true, "file_data": true, "data": true, "input_audio": true,
+	"environment": true, "output": true,
+}
+
+// spelling refuses a telling member in another case.
+func (in *inspector) spelling(v *strictjson.Value) {
+	for _, k := range v.Keys {
+		if low := strings.ToLower(k); low != k && telling[low] {
+			in.wrong(fmt.Sprintf("the member %q", clip(k, 32)), strconv.Quote(low))
+		}
 	}
 }
 
@@ -215,10 +243,14 @@ func (in *inspector) block(b *strictjson.Value) {
 	case "tool_result":
 		in.content(b, "content", in.block)
 	case "tool_addition", "tool_removal":
-		if t := b.Get("tool"); t != nil && t.Kind == strictjson.Object {
-			if name := in.typeOf(t, "custom"); name != "tool_reference" {
-				in.check(placeTool, name)
-			}
+		t := b.Get("tool")
+		if t == nil || t.Kind != strictjson.Object {
+			in.wrong("\"tool\"", "an object")
+			return
+		}
+		in.spelling(t)
+		if name := in.typeOf(t, ""); name != "tool_reference" {
+			in.check(placeTool, name) // a definition is none of its names
 		}
 	}
 }
@@ -228,6 +260,7 @@ func (in *inspector) source(s *strictjson.Value) {
 		in.wrong("\"source\"", "an object")
 		return
 	}
+	in.spelling(s)
 	kind := in.typeOf(s, "")
 	in.check(placeSource, kind)
 	switch kind {
@@ -235,6 +268,8 @@ func (in *inspector) source(s *strictjson.Value) {
 		in.mediaText(s, "data")
 	case "content":
 		in.content(s, "content", in.block)
+	case "url", "file":
+		in.plan.hidden = true
 	}
 }
 
@@ -247,6 +282,26 @@ func (in *inspector) mediaText(v *strictjson.Value, key string) {
 func (in *inspector) chat(v *strictjson.Value) {
 	in.list(v, "tools", func(t *strictjson.Value) { in.check(placeTool, in.typeOf(t, "function")) })
 	in.list(v, "messages", func(m *strictjson.Value) { in.content(m, "content", in.part) })
+	if m := v.Get("modalities"); m != nil {
+		in.modalities(m)
+	}
+}
+
+// modalities refuses answers that are no text: what they cost is not known.
+func (in *inspector) modalities(v *strictjson.Value) {
+	if in.features[ImageGeneration] || v.Kind == strictjson.Null {
+		return
+	}
+	if v.Kind != strictjson.Array {
+		in.wrong("the kinds of answer", "a list")
+		return
+	}
+	for i := range v.Items {
+		if !strings.EqualFold(v.Items[i].Str, "text") {
+			in.refuse(RuleFeature, "an answer that is no text has a price that is not known here (the operator can allow %q)", ImageGeneration)
+			return
+		}
+	}
 }
 
 // part reads one part of OpenAI's content: what it names by address or
@@ -262,6 +317,7 @@ func (in *inspector) part(b *strictjson.Value) {
 }
 
 func (in *inspector) references(b *strictjson.Value) {
+	in.spelling(b)
 	for i, key := range b.Keys {
 		m := &b.Items[i]
 		switch key {
@@ -270,6 +326,7 @@ func (in *inspector) references(b *strictjson.Value) {
 				in.address(m.Str)
 			}
 		case "file_id":
+			in.plan.hidden = true
 			if m.Kind != strictjson.Null && !in.features[Files] {
 				in.refuse(RuleFeature, "%q names a file of the account (the operator can allow %q)", key, Files)
 			}
@@ -286,6 +343,7 @@ func (in *inspector) address(s string) {
 		in.plan.media += int64(len(s))
 		return
 	}
+	in.plan.hidden = true
 	if !in.features[RemoteURLs] {
 		in.refuse(RuleFeature, "the provider would fetch a URL that the body names (the operator can allow %q; or send the bytes as a data: URL)", RemoteURLs)
 	}
@@ -304,6 +362,9 @@ func (in *inspector) responseTool(t *strictjson.Value) {
 		in.list(t, "tools", in.responseTool)
 	case "shell":
 		env := t.Get("environment")
+		if env != nil {
+			in.spelling(env)
+		}
 		if where, _ := env.Text("type"); where != "local" && !in.features[CodeExecution] {
 			in.refuse(RuleFeature, "tool \"shell\" runs at the provider unless its environment is \"local\" (the operator can allow %q)", CodeExecution)
 		}
@@ -313,6 +374,7 @@ func (in *inspector) responseTool(t *strictjson.Value) {
 func (in *inspector) item(b *strictjson.Value) {
 	kind := in.typeOf(b, "message")
 	in.check(placeItem, kind)
+	in.plan.hidden = in.plan.hidden || kind == "item_reference"
 	in.references(b)
 	if kind == "reasoning" {
 		return // the model's own, sealed
@@ -376,6 +438,7 @@ func (in *inspector) gemini(v *strictjson.Value, depth int) {
 	})
 	in.member(v, "generationconfig", func(m *strictjson.Value) {
 		in.member(m, "maxoutputtokens", func(n *strictjson.Value) { in.plan.maxOutput = max(in.plan.maxOutput, in.value(n, "maxOutputTokens")) })
+		in.member(m, "responsemodalities", in.modalities)
 		in.member(m, "candidatecount", func(n *strictjson.Value) { in.plan.answers = max(in.plan.answers, in.value(n, "candidateCount")) })
 	})
 	for _, name := range []string{"requests", "generatecontentrequest"} {
@@ -417,6 +480,8 @@ func (in *inspector) geminiPart(part *strictjson.Value) {
 		}
 		in.check(placePart, name)
 		switch name {
+		case "filedata":
+			in.plan.hidden = true
 		case "inlinedata":
 			in.mediaText(m, "data")
 		case "functionresponse":

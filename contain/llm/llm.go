@@ -25,8 +25,10 @@
 // back, which the provider sees and may keep; a single call that costs more
 // than what is left (it is charged, and the next one refused); a provider
 // that reports less than it bills; what the provider's own account settings
-// do with a call. In shadow mode only what cannot be read, foreign keys and
-// killed runs are refused; in mode off the same, and nothing is recorded.
+// do with a call. In shadow mode only what cannot be read, foreign keys, too
+// many calls at once and killed runs are refused; in mode off the same, and
+// nothing is recorded. What an unlisted path costs in those modes is not
+// charged.
 package llm
 
 import (
@@ -48,6 +50,7 @@ import (
 
 	"github.com/cordon-sandbox/cordon"
 	"github.com/cordon-sandbox/cordon/internal/strictjson"
+	"golang.org/x/net/netutil"
 )
 
 // Provider is a protocol that the proxy speaks, and the first element of the
@@ -300,37 +303,49 @@ func newUpstream(u Upstream) (*upstream, error) {
 	return &upstream{u.Provider, base, u.Key}, nil
 }
 
+// variables are what clients read, with the reason for each.
+var variables = []struct {
+	provider Provider
+	name     string
+	key      bool // the placeholder; else the base URL
+	why      string
+}{
+	{Anthropic, "ANTHROPIC_BASE_URL", false, "the official clients and the coding agents built on them"},
+	{Anthropic, "ANTHROPIC_API_BASE", false, "clients that speak to several providers"},
+	{Anthropic, "ANTHROPIC_API_KEY", true, "all of them"},
+	{OpenAI, "OPENAI_BASE_URL", false, "the official clients and the coding agents built on them"},
+	{OpenAI, "OPENAI_API_BASE", false, "older clients, and those that speak to several providers"},
+	{OpenAI, "OPENAI_API_KEY", true, "all of them"},
+	{OpenAI, "CODEX_API_KEY", true, "the coding agent where it runs without a terminal"},
+	{Gemini, "GOOGLE_GEMINI_BASE_URL", false, "the official clients and the coding agent"},
+	{Gemini, "GEMINI_API_KEY", true, "the official clients and the coding agent"},
+	{Gemini, "GOOGLE_API_KEY", true, "older clients; the official ones prefer it, and say so"},
+}
+
+// prefix is what a base URL ends in, in the form that the clients expect.
+var prefix = map[Provider]string{Anthropic: "/anthropic", OpenAI: "/openai/v1", Gemini: "/gemini"}
+
 // Env returns the variables that what runs as the run needs so that its
 // clients come here, "NAME=value" each; addr is the "host:port" under which
 // the run reaches a listener of its own. The keys are placeholders, worth
-// nothing anywhere else.
+// nothing anywhere else. NO_PROXY is among them, since clients must not ask
+// the tool proxy for this address.
 func (p *Proxy) Env(addr, run string) []string {
 	var env []string
-	set := func(value string, names ...string) {
-		for _, n := range names {
-			env = append(env, n+"="+value)
+	for _, v := range variables {
+		switch {
+		case p.upstreams[v.provider] == nil:
+		case v.key:
+			env = append(env, v.name+"="+p.Placeholder(run))
+		default:
+			env = append(env, v.name+"=http://"+addr+prefix[v.provider])
 		}
 	}
-	key, root := p.Placeholder(run), "http://"+addr
-	if p.upstreams[Anthropic] != nil {
-		set(root+"/anthropic", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE")
-		set(key, "ANTHROPIC_API_KEY")
-	}
-	if p.upstreams[OpenAI] != nil {
-		set(root+"/openai/v1", "OPENAI_BASE_URL", "OPENAI_API_BASE")
-		set(key, "OPENAI_API_KEY", "CODEX_API_KEY")
-	}
-	if p.upstreams[Gemini] != nil {
-		set(root+"/gemini", "GOOGLE_GEMINI_BASE_URL", "GEMINI_BASE_URL")
-		set(key, "GEMINI_API_KEY", "GOOGLE_API_KEY")
-	}
-	// Clients must not ask the tool proxy for this address.
 	host := addr
 	if h, _, err := net.SplitHostPort(addr); err == nil {
 		host = h
 	}
-	set(host, "NO_PROXY", "no_proxy")
-	return env
+	return append(env, "NO_PROXY="+host, "no_proxy="+host)
 }
 
 // Placeholder is what stands for the key inside the run. Another run's, and
@@ -341,6 +356,10 @@ func (p *Proxy) Placeholder(run string) string {
 	return "cordon-placeholder-" + hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
+// maxConns is how many connections of a run's clients there may be on one
+// listener; further ones wait.
+const maxConns = 1024
+
 // ErrClosed is returned by Serve after Close.
 var ErrClosed = errors.New("llm: proxy is closed")
 
@@ -348,8 +367,17 @@ var ErrClosed = errors.New("llm: proxy is closed")
 // then it closes l and every connection that came by it. The error is the
 // cause: ctx's, ErrClosed, or that of accepting.
 func (p *Proxy) Serve(ctx context.Context, l net.Listener, run string) error {
+	var g gate
+	h := p.Handler(run)
 	srv := &http.Server{
-		Handler: p.Handler(run), ReadHeaderTimeout: p.limits.HeaderTime, IdleTimeout: p.limits.IdleTime, MaxHeaderBytes: 32 << 10,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			if !g.enter() {
+				panic(http.ErrAbortHandler) // the connection is closed already
+			}
+			defer g.leave()
+			h.ServeHTTP(w, req)
+		}),
+		ReadHeaderTimeout: p.limits.HeaderTime, IdleTimeout: p.limits.IdleTime, MaxHeaderBytes: 32 << 10,
 		ErrorLog: newQuietLog(), DisableGeneralOptionsHandler: true,
 	}
 	p.mu.Lock()
@@ -358,18 +386,18 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener, run string) error {
 		return errors.Join(ErrClosed, l.Close())
 	}
 	r := p.run(run)
-	p.mu.Unlock()
 	r.mu.Lock()
 	r.servers[srv] = struct{}{}
 	r.mu.Unlock()
+	p.mu.Unlock()
 	unwatch := context.AfterFunc(ctx, func() { srv.Close() })
-	err := srv.Serve(l)
+	err := srv.Serve(netutil.LimitListener(l, maxConns))
 	unwatch()
 	srv.Close()
+	g.wait()
 	r.mu.Lock()
 	delete(r.servers, srv)
 	r.mu.Unlock()
-	r.calling.Wait()
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -377,6 +405,31 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener, run string) error {
 		return ErrClosed
 	}
 	return fmt.Errorf("llm: %w", err)
+}
+
+// gate counts who is inside, and lets nobody in once it is waited for.
+type gate struct {
+	mu     sync.Mutex
+	closed bool
+	inside sync.WaitGroup
+}
+
+func (g *gate) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.closed {
+		g.inside.Add(1)
+	}
+	return !g.closed
+}
+
+func (g *gate) leave() { g.inside.Done() }
+
+func (g *gate) wait() {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.inside.Wait()
 }
 
 // Kill refuses every further call of the run, and cuts those in flight.

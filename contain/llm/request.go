@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"bytes"
 	"crypto/subtle"
 	"errors"
 	"fmt"
@@ -237,7 +238,10 @@ func (c *call) readBody() ([]byte, *refusal) {
 	}
 	rc := http.NewResponseController(c.w)
 	_ = rc.SetReadDeadline(time.Now().Add(c.p.limits.BodyTime)) // a recorder in tests has none
-	body, err := io.ReadAll(io.LimitReader(c.req.Body, c.p.limits.BodyBytes+1))
+	var buf bytes.Buffer
+	buf.Grow(int(max(512, c.req.ContentLength+bytes.MinRead)))
+	_, err := buf.ReadFrom(io.LimitReader(c.req.Body, c.p.limits.BodyBytes+1))
+	body := buf.Bytes()
 	_ = rc.SetReadDeadline(time.Time{})
 	switch {
 	case err != nil:

@@ -30,6 +30,9 @@ func (f *fixture) sent(t *testing.T, uri, header string) seenRequest {
 	t.Helper()
 	all := f.up.requests()
 	last := all[len(all)-1]
+	if last.Proto != "HTTP/2.0" {
+		t.Errorf("the provider was spoken to by %s", last.Proto)
+	}
 	if last.URI != uri {
 		t.Errorf("the provider was asked for %q, want %q", last.URI, uri)
 	}

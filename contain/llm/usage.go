@@ -53,6 +53,14 @@ type wireUsage struct {
 	ServerTools   *struct {
 		Searches int64 `json:"web_search_requests"`
 	} `json:"server_tool_use"`
+	// Iterations are the parts of a call whose turns were shortened on the
+	// way; the totals leave those parts out.
+	Iterations []struct {
+		Input      int64 `json:"input_tokens"`
+		Output     int64 `json:"output_tokens"`
+		CacheRead  int64 `json:"cache_read_input_tokens"`
+		CacheWrite int64 `json:"cache_creation_input_tokens"`
+	} `json:"iterations"`
 	Speed string `json:"speed"`
 	Tier  string `json:"service_tier"`
 }
@@ -164,6 +172,19 @@ func (m *meter) anthropic(u *wireUsage) {
 	if u.Output != nil {
 		m.count(&m.tokens.Output, *u.Output)
 	}
+	var sum Tokens
+	for _, i := range u.Iterations {
+		if min(i.Input, i.Output, i.CacheRead, i.CacheWrite) < 0 || max(i.Input, i.Output, i.CacheRead, i.CacheWrite) > maxTokens {
+			m.bad = true
+			return
+		}
+		sum.Input, sum.Output = sum.Input+i.Input, sum.Output+i.Output
+		sum.CacheRead, sum.CacheWrite = sum.CacheRead+i.CacheRead, sum.CacheWrite+i.CacheWrite
+	}
+	m.count(&m.tokens.Input, sum.Input)
+	m.count(&m.tokens.Output, sum.Output)
+	m.count(&m.tokens.CacheRead, sum.CacheRead)
+	m.count(&m.tokens.CacheWrite, max(0, sum.CacheWrite-m.tokens.CacheWrite1h))
 	if u.ServerTools != nil {
 		m.count(&m.tokens.Searches, u.ServerTools.Searches)
 	}
@@ -192,11 +213,16 @@ func (m *meter) openai(u *wireUsage) {
 		m.bad = true
 		return
 	}
+	m.total(Tokens{Input: in - cached - written, CacheRead: cached, CacheWrite: written, Output: out})
+}
+
+// total takes a count of the whole call. Of several the greatest stays.
+func (m *meter) total(t Tokens) {
 	m.input = true
-	m.tokens.Input = max(m.tokens.Input, in-cached-written)
-	m.tokens.CacheRead = max(m.tokens.CacheRead, cached)
-	m.tokens.CacheWrite = max(m.tokens.CacheWrite, written)
-	m.count(&m.tokens.Output, out)
+	sum := func(t Tokens) int64 { return t.Input + t.CacheRead + t.CacheWrite + t.Output }
+	if sum(t) >= sum(m.tokens) {
+		m.tokens = t
+	}
 }
 
 func (m *meter) gemini(u *geminiUsage) {
@@ -211,10 +237,7 @@ func (m *meter) gemini(u *geminiUsage) {
 		m.bad = true
 		return
 	}
-	m.input = true
-	m.tokens.Input = max(m.tokens.Input, in-u.Cached)
-	m.tokens.CacheRead = max(m.tokens.CacheRead, u.Cached)
-	m.tokens.Output = max(m.tokens.Output, out)
+	m.total(Tokens{Input: in - u.Cached, CacheRead: u.Cached, Output: out})
 }
 
 // complete reports whether the tokens are all that was billed. An answer

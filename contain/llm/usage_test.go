@@ -146,6 +146,38 @@ func TestCosts(t *testing.T) {
 	}
 }
 
+func TestMeters(t *testing.T) {
+	for _, c := range []struct {
+		name, body string
+		want       Tokens
+		fast       bool
+	}{
+		{"Anthropic", anthropicAnswer, anthropicTokens, false},
+		{"a cache write without its kinds", `{"type":"message","usage":{"input_tokens":1,"cache_creation_input_tokens":7,"output_tokens":2}}`, Tokens{Input: 1, CacheWrite: 7, Output: 2}, false},
+		{"turns that were shortened on the way", `{"type":"message","usage":{"input_tokens":10,"output_tokens":5,"iterations":[{"type":"compaction","input_tokens":900,"output_tokens":50},{"type":"message","input_tokens":10,"output_tokens":5,"cache_read_input_tokens":3}]}}`, Tokens{Input: 910, CacheRead: 3, Output: 55}, false},
+		{"the fast service", `{"type":"message","usage":{"input_tokens":1,"output_tokens":2,"speed":"fast"}}`, Tokens{Input: 1, Output: 2}, true},
+		{"searches", `{"type":"message","usage":{"input_tokens":1,"output_tokens":2,"server_tool_use":{"web_search_requests":3}}}`, Tokens{Input: 1, Output: 2, Searches: 3}, false},
+		{"chat", chatAnswer, otherTokens, false},
+		{"chat with cache writes", `{"usage":{"prompt_tokens":100,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":10,"cache_write_tokens":20}}}`, Tokens{Input: 70, CacheRead: 10, CacheWrite: 20, Output: 5}, false},
+		{"the priority service", `{"service_tier":"priority","usage":{"prompt_tokens":1,"completion_tokens":2}}`, Tokens{Input: 1, Output: 2}, true},
+		{"responses", responsesAnswer, otherTokens, false},
+		{"Gemini", geminiAnswer, otherTokens, false},
+		{"Gemini's list", "[" + `{"usageMetadata":{"promptTokenCount":1000}}` + ",\r\n" + geminiAnswer + "]", otherTokens, false},
+	} {
+		var m meter
+		m.readBody([]byte(c.body))
+		if diff := cmp.Diff(c.want, m.tokens); diff != "" || !m.complete() || m.fast != c.fast {
+			t.Errorf("%s: complete %v, fast %v (-want +got)\n%s", c.name, m.complete(), m.fast, diff)
+		}
+	}
+	for _, bad := range []string{``, `x`, `{}`, `{"usage":null}`, `[{"usageMetadata":{"promptTokenCount":5}},`, `{"type":"message","usage":{"input_tokens":5,"output_tokens":1,"iterations":[{"input_tokens":-1}]}}`, `{"usageMetadata":{"promptTokenCount":5,"cachedContentTokenCount":6}}`} {
+		var m meter
+		if m.readBody([]byte(bad)); m.complete() {
+			t.Errorf("%q counts as complete: %+v", bad, m.tokens)
+		}
+	}
+}
+
 func TestPricesOfOnesOwn(t *testing.T) {
 	own, err := DefaultPrices().With([]byte(`{"models":[
 		{"provider":"openai","model":"*","input":0,"output":0,"cache_read":0,"cache_write":0,"cache_write_1h":0,"source":"our own server","date":"2026-11-01"},

@@ -46,9 +46,8 @@ func onCall(nr uint32, body ...bpf.Instruction) []bpf.Instruction {
 	return append([]bpf.Instruction{skip}, body...)
 }
 
-// filter is the whole program: what is not named is refused with EPERM, and
-// what absent names does not exist.
-func filter(absent []uintptr) []bpf.Instruction {
+// filter is the whole program: what is not named is refused with EPERM.
+func filter() []bpf.Instruction {
 	p := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offArch, Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: auditArch, SkipTrue: 1},
@@ -61,9 +60,6 @@ func filter(absent []uintptr) []bpf.Instruction {
 	// What is newer than this list does not exist, so that a C library falls
 	// back; EPERM it would take for an answer.
 	p = append(p, bpf.JumpIf{Cond: bpf.JumpLessOrEqual, Val: lastKnownCall, SkipTrue: 1}, ret(retENOSYS))
-	for _, nr := range absent {
-		p = append(p, onCall(uint32(nr), ret(retENOSYS))...)
-	}
 	for _, run := range runs(allowedCalls) {
 		p = append(p,
 			bpf.JumpIf{Cond: bpf.JumpLessThan, Val: run.first, SkipTrue: 2},
@@ -89,11 +85,22 @@ func filter(absent []uintptr) []bpf.Instruction {
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.TIOCSETD, SkipTrue: 1},
 		ret(retAllow),
 		ret(retEPERM))...)
+	// Devices need a capability besides, which not every kernel asks for.
+	p = append(p, noDevices(unix.SYS_MKNODAT, 2)...)
+	for _, nr := range oldMknod {
+		p = append(p, noDevices(nr, 1)...)
+	}
 	p = append(p, onCall(unix.SYS_PERSONALITY, personalityRules()...)...)
 	for _, nr := range absentCalls {
 		p = append(p, onCall(uint32(nr), ret(retENOSYS))...)
 	}
 	return append(p, ret(retEPERM))
+}
+
+// noDevices admits a mknod whose mode, argument n, is of no device: of the
+// types that it takes these two alone have this bit.
+func noDevices(nr, n uint32) []bpf.Instruction {
+	return onCall(nr, lowArg(n), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.S_IFCHR, SkipTrue: 1}, ret(retAllow), ret(retEPERM))
 }
 
 // run is a row of consecutive system calls.
@@ -163,11 +170,10 @@ func personalityRules() []bpf.Instruction {
 }
 
 // LoadFilter holds all threads of this process, and what they become, to the
-// system calls that a tool of an agent has a use for; those of absent fail
-// with ENOSYS besides. It needs no_new_privs, and is there for the runtimes
-// whose first process inside is this binary.
-func LoadFilter(absent ...uintptr) error {
-	raw, err := bpf.Assemble(filter(absent))
+// system calls that a tool of an agent has a use for. It needs no_new_privs,
+// and is for the runtimes whose first process inside is this binary.
+func LoadFilter() error {
+	raw, err := bpf.Assemble(filter())
 	if err != nil {
 		return fmt.Errorf("assemble seccomp filter: %w", err)
 	}

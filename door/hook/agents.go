@@ -266,7 +266,7 @@ func (e *event) gave(keys ...string) {
 		if !ok {
 			continue
 		}
-		if text := flatten(raw); text != "" {
+		if text := flatten(raw, ownStrings(e.call.Args)); text != "" {
 			t, source := origin(&e.call)
 			e.chunks = []cordon.Chunk{{Type: t, Source: source, Text: text}}
 			return

@@ -49,43 +49,60 @@ func origin(c *cordon.Call) (cordon.ChunkType, string) {
 // A key as long as this is no field's name, but text.
 const longKey = 24
 
-// flatten is the text of a JSON value: its strings, a line each. It does not
-// recurse, however deep the value is.
-func flatten(raw json.RawMessage) string {
+// flatten is the text of a JSON value: its strings, a line each, but for those
+// in own, which the agent wrote itself and the tool only repeats, and the names
+// of types. It does not recurse, however deep the value is.
+func flatten(raw json.RawMessage, own map[string]bool) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
 		return s
 	}
 	var b strings.Builder
+	eachString(raw, func(key, s string) {
+		if !own[s] && key != "type" {
+			b.WriteString(s)
+			b.WriteByte('\n')
+		}
+	})
+	return b.String()
+}
+
+// ownStrings are the strings of a call's arguments.
+func ownStrings(args json.RawMessage) map[string]bool {
+	own := map[string]bool{"": true}
+	eachString(args, func(_, s string) { own[s] = true })
+	return own
+}
+
+// eachString gives every string of a value with its key, "" in a list, and
+// every key that is as long as a text.
+func eachString(raw json.RawMessage, do func(key, s string)) {
 	var inObject []bool // one for each container that is open
-	key := false        // the next string is a key
+	expect, name := false, ""
 	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
 	for {
 		t, err := dec.Token()
 		if err != nil {
-			return b.String()
+			return
 		}
 		switch t := t.(type) {
 		case json.Delim:
-			switch t {
-			case '{', '[':
+			if t == '{' || t == '[' {
 				inObject = append(inObject, t == '{')
-				key = t == '{'
+				expect, name = t == '{', ""
 				continue
-			default:
-				inObject = inObject[:len(inObject)-1]
 			}
+			inObject = inObject[:len(inObject)-1]
 		case string:
-			wasKey := key
-			if !wasKey || len(t) > longKey {
-				b.WriteString(t)
-				b.WriteByte('\n')
-			}
-			if wasKey {
-				key = false
+			if expect {
+				if expect, name = false, t; len(t) > longKey {
+					do("", t)
+				}
 				continue
 			}
+			do(name, t)
 		}
-		key = len(inObject) > 0 && inObject[len(inObject)-1]
+		expect, name = len(inObject) > 0 && inObject[len(inObject)-1], ""
 	}
 }

@@ -18,7 +18,11 @@
 // for a sandbox to hold. Whoever may run programs as the same user outside of
 // one can start this door by hand and feed it events of his own, prompts of
 // the user among them; the guard restricts calls that start Cordon, and can do
-// no more. A process that ends by a signal answers nothing.
+// no more. A process that ends by a signal answers nothing. Where an agent
+// asks its user, the answer is given to the agent: the proposal stays as it is,
+// and the call is not counted against the caps. What a call used is told to the
+// guard only by the process that decided it: by a daemon, not by one process a
+// call.
 package hook
 
 import (
@@ -50,9 +54,6 @@ type Config struct {
 	// ServerName names an MCP server by its command, as the MCP door does.
 	// Nil calls all of them "server".
 	ServerName func(command []string) string
-	// Approval finds the proposal that a person has approved for this very
-	// call, or "". May be nil.
-	Approval func(ctx context.Context, c *cordon.Call) string
 	// Deadline bounds one answer; 0 is DefaultDeadline of the mode.
 	Deadline time.Duration
 	// Logf is told of failures that the answer does not show. May be nil.
@@ -66,11 +67,11 @@ func Agents() []string { return []string{"claude", "codex", "cursor", "gemini"} 
 const MaxEvent = 8 << 20
 
 // DefaultDeadline is how long an answer may take: below the time-outs of all
-// four agents, of which 10 s is the least. In shadow mode a call is never held
-// up for long.
+// four agents, of which 10 s is the least, after a daemon was asked in vain. In
+// shadow mode a call is never held up for long.
 func DefaultDeadline(m cordon.Mode) time.Duration {
 	if m == cordon.Enforce {
-		return 8 * time.Second
+		return 6 * time.Second
 	}
 	return 2 * time.Second
 }
@@ -250,7 +251,7 @@ func (d *Door) failed(e *event, err error) Reply {
 
 func (d *Door) malformed(ctx context.Context, e *event) Reply {
 	c := e.call
-	c.Run, c.Malformed = d.run(e), e.bad
+	c.Run, c.Malformed = d.apart(d.run(e)), e.bad
 	decision := d.cfg.Guard.Decide(ctx, c)
 	if !decision.Refused() {
 		return e.pass()
@@ -264,8 +265,8 @@ func (d *Door) decide(ctx context.Context, e *event) Reply {
 	if why := d.place(&c, e); why != "" && c.Malformed == "" {
 		c.Malformed = why
 	}
-	if d.cfg.Approval != nil && c.Malformed == "" {
-		c.Approval = d.cfg.Approval(ctx, &c)
+	if c.Malformed != "" {
+		c.Run = d.apart(c.Run)
 	}
 	decision := d.cfg.Guard.Decide(ctx, c)
 	if !decision.Refused() {
@@ -278,7 +279,7 @@ func (d *Door) decide(ctx context.Context, e *event) Reply {
 	}
 	text := refusal(&c, &decision)
 	if decision.Outcome == cordon.Restricted && decision.Proposal != "" && e.canAsk() {
-		return e.ask(text)
+		return e.ask(strings.Replace(text, "Cordon refused", "Cordon would refuse", 1))
 	}
 	return e.deny(text)
 }
@@ -297,6 +298,15 @@ func (d *Door) run(e *event) cordon.Run {
 	}
 	if r.Workspace == "" {
 		r.Workspace = d.workspace(e)
+	}
+	return r
+}
+
+// apart is a run of its own in the same session: what could not be read must
+// not say where the session's run works.
+func (d *Door) apart(r cordon.Run) cordon.Run {
+	if d.cfg.Run.Workspace == "" {
+		r.ID, r.Workspace = "", d.cfg.Run.Home
 	}
 	return r
 }
@@ -337,7 +347,7 @@ func within(path, dir string) bool {
 
 // await remembers a call that may run, until its end is told.
 func (d *Door) await(e *event, decision cordon.Decision) {
-	if decision.Ticket == "" {
+	if decision.Ticket == "" && decision.Approval == "" {
 		return
 	}
 	d.mu.Lock()
@@ -374,7 +384,19 @@ func (d *Door) record(ctx context.Context, e *event) Reply {
 	if err := d.settle(ctx, e); err != nil {
 		d.cfg.Logf("hook: settle a call of %q: %v", e.call.Tool, err)
 	}
-	return d.keep(ctx, d.run(e), e)
+	return d.keepIn(ctx, e)
+}
+
+// keepIn records in the session's run. Where that has no place to work in, none
+// of its calls passes, and it is not opened by what is heard.
+func (d *Door) keepIn(ctx context.Context, e *event) Reply {
+	c := cordon.Call{Run: d.run(e)}
+	if why := d.place(&c, e); why != "" {
+		r := e.pass()
+		r.Stderr = "cordon hook: not recorded: " + oneLine(why)
+		return r
+	}
+	return d.keep(ctx, c.Run, e)
 }
 
 // keep records what enters the agent's context with an event. What cannot be
@@ -394,5 +416,5 @@ func (d *Door) heard(ctx context.Context, e *event) Reply {
 	if e.bad != "" {
 		return d.failed(e, errors.New(e.bad))
 	}
-	return d.keep(ctx, d.run(e), e)
+	return d.keepIn(ctx, e)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -24,7 +25,14 @@ type fakeGuard struct {
 	defs    []cordon.ToolDef
 	cancels []context.CancelCauseFunc
 	killed  bool
-	changed chan struct{} // receives after each Decide and Settle, if set
+	// propose are tools that a person may approve; effects what calls are read as.
+	propose    map[string]bool
+	effects    []cordon.Effect
+	recorded   []cordon.Chunk
+	unrecorded error
+	resolved   []string
+	approved   string
+	changed    chan struct{} // receives after each Decide and Settle, if set
 }
 
 func (g *fakeGuard) Decide(_ context.Context, c cordon.Call) cordon.Decision {
@@ -41,7 +49,12 @@ func (g *fakeGuard) Decide(_ context.Context, c cordon.Call) cordon.Decision {
 		f = cordon.Finding{Violation: cordon.KilledRun, Rule: "killed", Detail: "the run was killed"}
 	case c.Malformed != "":
 		f = cordon.Finding{Violation: cordon.Malformed, Rule: "malformed", Detail: c.Malformed}
+	case g.propose[c.Tool] && (c.Approval == "" || c.Approval != g.approved):
+		f = cordon.Finding{Outcome: cordon.Restricted, Rule: "provenance.test", Detail: "the host came from a page"}
+		d.Proposal = "P1"
 	case !denied:
+		g.approved = ""
+		d.Effects = g.effects
 		return d
 	}
 	d.Outcome, d.Findings = f.Outcome, []cordon.Finding{f}
@@ -88,11 +101,29 @@ func (g *fakeGuard) Tools(_ context.Context, _ cordon.Run, defs []cordon.ToolDef
 	return out
 }
 
-func (g *fakeGuard) Record(context.Context, cordon.Run, ...cordon.Chunk) ([]string, error) {
-	return nil, nil
+func (g *fakeGuard) Record(_ context.Context, _ cordon.Run, chunks ...cordon.Chunk) ([]string, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.unrecorded != nil {
+		return nil, g.unrecorded
+	}
+	g.recorded = append(g.recorded, chunks...)
+	ids := make([]string, len(chunks))
+	for i := range ids {
+		ids[i] = fmt.Sprintf("c%d", len(g.recorded)-len(chunks)+i+1)
+	}
+	return ids, nil
 }
 
-func (g *fakeGuard) Resolve(context.Context, string, bool, string) error { return nil }
+func (g *fakeGuard) Resolve(_ context.Context, id string, approve bool, by string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.resolved = append(g.resolved, fmt.Sprintf("%s %v by %s", id, approve, by))
+	if approve {
+		g.approved = id
+	}
+	return nil
+}
 
 func (g *fakeGuard) Attach(ctx context.Context, _ cordon.Run) (context.Context, func()) {
 	g.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/cordon-sandbox/cordon"
 	"github.com/cordon-sandbox/cordon/internal/strictjson"
@@ -20,6 +21,8 @@ const (
 	subscribe    = "resources/subscribe"
 	getPrompt    = "prompts/get"
 	taskResult   = "tasks/result"
+	initialize   = "initialize"
+	discover     = "server/discover"
 	cancelled    = "notifications/cancelled"
 	listen       = "subscriptions/listen"
 )
@@ -36,8 +39,8 @@ const maxBatch = 256
 
 // Judge looks at the JSON-RPC messages of one connection between a client
 // and one MCP server. It does no I/O: a transport gives it each message and
-// does what the Verdict says. Client and Server may run at the same time;
-// neither may run twice at once.
+// does what the Verdict says. It is safe for concurrent use; that no two requests
+// with one id are judged at once is the transport's to see to.
 type Judge struct {
 	guard     cordon.Guard
 	run       cordon.Run
@@ -470,7 +473,10 @@ func (j *Judge) readCall(msg []byte, env *envelope) cordon.Call {
 // could take key for. The protocol has none of these; a call that holds one
 // would be judged by other arguments than it runs with.
 func otherSpelling(key string) string {
-	switch strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(key)) {
+	if len(key) > 32 {
+		return "" // none of these with separators strewn in
+	}
+	switch strings.Map(letterOnly, key) {
 	case "tool", "toolname":
 		return "name"
 	case "args", "argument", "input", "inputs", "kwargs", "params", "parameters",
@@ -478,6 +484,14 @@ func otherSpelling(key string) string {
 		return "arguments"
 	}
 	return ""
+}
+
+// letterOnly folds case and drops the separators that spellings differ by.
+func letterOnly(r rune) rune {
+	if r == '_' || r == '-' {
+		return -1
+	}
+	return unicode.ToLower(r)
 }
 
 // follow remembers a request until its answer comes. Where the server is

@@ -17,7 +17,7 @@ const maxRecorded = 1 << 20
 // context.
 func brings(method string) bool {
 	switch method {
-	case callTool, readResource, getPrompt, taskResult:
+	case callTool, readResource, getPrompt, taskResult, initialize, discover:
 		return true
 	}
 	return false
@@ -87,7 +87,8 @@ func (j *Judge) chunkType(r *request) (kind cordon.ChunkType, source string) {
 	if r.tool != "" {
 		source += "/" + r.tool
 	}
-	if r.method == readResource || r.method == getPrompt {
+	switch r.method {
+	case readResource, getPrompt, initialize, discover:
 		return cordon.Retrieved, source
 	}
 	if r.call == nil || len(r.call.Effects) == 0 {
@@ -143,6 +144,10 @@ func textsOf(answer []byte) []textAt {
 				if at, ok := find(members(answer, e), "content"); ok {
 					out = appendText(out, answer, at)
 				}
+			}
+		case "instructions": // of a server, to the model
+			if answer[m.val.lo] == '"' {
+				out = append(out, textAt{at: m.val, plain: true})
 			}
 		case "structuredContent":
 			out = append(out, textAt{at: m.val})

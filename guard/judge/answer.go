@@ -52,5 +52,5 @@ func parseAnswer(text, code string) (Decision, string, error) {
 
 // cleanReason makes a model's words fit to be shown and stored.
 func cleanReason(s string) string {
-	return shorten(audit.Visible(audit.RedactText(strings.Join(strings.Fields(s), " "))), maxReason)
+	return audit.Shorten(audit.Visible(audit.RedactText(strings.Join(strings.Fields(s), " "))), maxReason)
 }

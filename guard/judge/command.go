@@ -78,9 +78,14 @@ func (c *Command) Ask(ctx context.Context, p Prompt) (Reply, error) {
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = drain
 	if err := cmd.Start(); err != nil {
-		return Reply{}, fmt.Errorf("the command does not start: %w", errors.Unwrap(err))
+		return Reply{}, fmt.Errorf("the command does not start: %w", err)
 	}
 	err = cmd.Wait()
+	if errors.Is(err, exec.ErrWaitDelay) {
+		// Somebody of the group holds the output open, so that its number is
+		// still the group's.
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it may have left the group
+	}
 	switch {
 	case out.full:
 		return Reply{}, unusable("too long")
@@ -168,7 +173,9 @@ func Serve(ctx context.Context, stdin []byte, a Asker) ([]byte, error) {
 	if err != nil || v.Kind != strictjson.Object || len(r.Text) > maxAnswer {
 		return nil, fmt.Errorf("judge: %w", unusable("not one JSON object"))
 	}
-	number := func(n int64) strictjson.Value { return strictjson.Value{Kind: strictjson.Number, Str: strconv.FormatInt(n, 10)} }
+	number := func(n int64) strictjson.Value {
+		return strictjson.Value{Kind: strictjson.Number, Str: strconv.FormatInt(n, 10)}
+	}
 	v.Keys = append(v.Keys, "input_tokens", "output_tokens")
 	v.Items = append(v.Items, number(r.InputTokens), number(r.OutputTokens))
 	return append(strictjson.AppendCanonical(nil, &v), '\n'), nil

@@ -50,12 +50,14 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 // StatusError is a provider's answer that is not a success.
 type StatusError struct{ Status int }
 
-func (e *StatusError) Error() string { return fmt.Sprintf("the server answered with status %d", e.Status) }
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("the server answered with status %d", e.Status)
+}
 
 // Opaque is what may be said of an error of a provider's library: such errors
 // hold URLs, bodies, and with them calls and keys.
 func Opaque(err error) error {
-	var net1 net.Error
+	var timeout net.Error
 	var op *net.OpError
 	var u *url.Error
 	switch {
@@ -63,7 +65,7 @@ func Opaque(err error) error {
 		return nil
 	case errors.As(err, &op):
 		return fmt.Errorf("the server cannot be reached: %s: %w", op.Op, op.Err)
-	case errors.As(err, &net1) && net1.Timeout():
+	case errors.As(err, &timeout) && timeout.Timeout():
 		return ErrTimeout
 	case errors.As(err, &u):
 		return errors.New("the server cannot be reached, or redirects")

@@ -116,7 +116,7 @@ var (
 	ErrTimeout = errors.New("no answer in time")
 	// ErrOpen: the server failed too often, and is left alone for a while.
 	ErrOpen = errors.New("the judge is not asked after its failures")
-	// ErrBusy: as many requests as may be are not answered yet.
+	// ErrBusy: as many requests as may be were under way all the time.
 	ErrBusy = errors.New("too many questions are not answered yet")
 	// ErrUnusable: the answer was not exactly one verdict.
 	ErrUnusable = errAnswer
@@ -129,7 +129,7 @@ const (
 	DefaultCooldown  = 120 * time.Second
 	DefaultCache     = 256
 	DefaultCacheTTL  = 10 * time.Minute
-	DefaultInFlight  = 16
+	DefaultInFlight  = 32
 )
 
 // Config is what a Judge is made from. Asker and Model are required; what is
@@ -149,7 +149,8 @@ type Config struct {
 	// Cache is how many verdicts are remembered, for CacheTTL.
 	Cache    int
 	CacheTTL time.Duration
-	// InFlight is how many requests may be under way.
+	// InFlight is how many requests may be under way; others wait for their
+	// turn as long as Timeout.
 	InFlight int
 	// InputUSD and OutputUSD are the prices of a million tokens.
 	InputUSD, OutputUSD float64
@@ -250,13 +251,16 @@ func (c *Config) fill() error {
 // Judge answers within the time-out, or as soon as ctx ends.
 func (j *Judge) Judge(ctx context.Context, r Request) Verdict {
 	start := time.Now()
-	key := j.key(&r)
-	v := j.verdict(ctx, &r, key, start)
+	v := j.verdict(ctx, &r, start)
 	v.Latency = time.Since(start)
 	if v.Failed {
 		v.Decision, v.Reason = Proceed, "the judge gave no verdict ("+v.Err.Error()+"); the call may proceed without one"
-		if r.Untrusted {
+		switch {
+		case r.Untrusted:
 			v.Decision, v.Reason = Escalate, "the judge gave no verdict ("+v.Err.Error()+") on a call that untrusted text decides"
+		case errors.Is(ctx.Err(), context.Canceled):
+			// No outage: who cancels must not get past the judge by it.
+			v.Decision, v.Reason = Escalate, "the call was cancelled before the judge gave its verdict"
 		}
 	}
 	j.count(func(s *Stats) {
@@ -271,21 +275,27 @@ func (j *Judge) Judge(ctx context.Context, r Request) Verdict {
 	return v
 }
 
-func (j *Judge) verdict(ctx context.Context, r *Request, key string, now time.Time) Verdict {
-	if m, ok := j.cache.Get(key); ok && now.Before(m.until) {
-		return Verdict{Decision: m.decision, Reason: m.reason, Cached: true}
-	}
-	p, ok := newPrompt(r)
-	if !ok {
+func (j *Judge) verdict(ctx context.Context, r *Request, now time.Time) Verdict {
+	data := requestData(r)
+	if len(data) > maxData {
 		// An outage would let it proceed; padding must not.
 		j.count(func(s *Stats) { s.TooLarge++ })
 		return Verdict{Decision: Escalate, Reason: "the call is too large for the judge to be shown"}
 	}
+	key := j.key(r, data)
+	if m, ok := j.cache.Get(key); ok && now.Before(m.until) {
+		return Verdict{Decision: m.decision, Reason: m.reason, Cached: true}
+	}
 	mine := false // written before the flight answers, by this caller's function alone
-	done := j.flights.DoChan(key, func() (any, error) {
+	done := j.flights.DoChan(key, func() (v any, _ error) {
 		mine = true
+		defer func() {
+			if recover() != nil { // it would end the process; its value may hold the call
+				v = Verdict{Failed: true, Err: errors.New("the judge panicked")}
+			}
+		}()
 		// Not the caller's context: others wait for the same answer.
-		return j.ask(p, key), nil
+		return j.ask(newPrompt(data, r.Untrusted), key), nil
 	})
 	select {
 	case res := <-done:
@@ -303,13 +313,15 @@ func (j *Judge) verdict(ctx context.Context, r *Request, key string, now time.Ti
 func (j *Judge) ask(p Prompt, key string) Verdict {
 	var v Verdict
 	_, err := j.breaker.Execute(func() (Reply, error) {
+		ctx, cancel := context.WithTimeoutCause(context.Background(), j.cfg.Timeout, ErrTimeout)
+		defer cancel()
 		select {
 		case j.slots <- struct{}{}:
-		default:
+		case <-ctx.Done():
 			return Reply{}, ErrBusy
 		}
 		start := time.Now()
-		reply, err := j.request(p)
+		reply, err := j.request(ctx, p)
 		took := time.Since(start)
 		if err == nil {
 			v.Decision, v.Reason, err = parseAnswer(reply.Text, p.Code)
@@ -341,12 +353,10 @@ type answer struct {
 	err   error
 }
 
-// request waits for the asker no longer than the time-out. The slot is given
-// back when the asker returns, however late: that bounds how many of those
-// that ignore their context there can be.
-func (j *Judge) request(p Prompt) (Reply, error) {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), j.cfg.Timeout, ErrTimeout)
-	defer cancel()
+// request waits for the asker no longer than ctx lasts. The slot is given back
+// when the asker returns, however late: that bounds how many of those that
+// ignore their context there can be.
+func (j *Judge) request(ctx context.Context, p Prompt) (Reply, error) {
 	got := make(chan answer, 1)
 	go func() {
 		defer func() { <-j.slots }()

@@ -56,7 +56,6 @@ Answer with one JSON object and nothing else:
 // Bounds of what is shown, in bytes and entries.
 const (
 	maxValue   = 2 << 10
-	maxArgs    = 24 << 10
 	maxData    = 48 << 10
 	maxEffects = 64
 	maxSources = 32
@@ -64,24 +63,19 @@ const (
 	maxShort   = 300
 )
 
-// newPrompt makes the prompt of a request; ok is false where the call is too
-// large to be shown.
-func newPrompt(r *Request) (p Prompt, ok bool) {
-	data := requestData(r)
-	if len(data) > maxData {
-		return Prompt{}, false
-	}
+// newPrompt makes the prompt of a request's data.
+func newPrompt(data []byte, untrusted bool) Prompt {
 	mark, code := rand.Text(), strings.ToLower(rand.Text()[:16])
 	var b strings.Builder
 	b.Grow(len(data) + 512)
 	fmt.Fprintf(&b, "<call-%s>\n%s\n</call-%s>\n", mark, data, mark)
-	if r.Untrusted {
+	if untrusted {
 		b.WriteString("Fact: an argument that decides what this call does was found in text that is not trusted, and not in what the user said.\n")
 	} else {
 		b.WriteString("Fact: no argument that decides what this call does was found in untrusted text alone.\n")
 	}
 	fmt.Fprintf(&b, "Answer code: %s", code)
-	return Prompt{System: system, User: b.String(), Schema: json.RawMessage(schema), Code: code, Call: data, MaxTokens: maxTokens}, true
+	return Prompt{System: system, User: b.String(), Schema: json.RawMessage(schema), Code: code, Call: data, MaxTokens: maxTokens}
 }
 
 // requestData is the data of a request. It is canonical: what is equal is
@@ -146,7 +140,7 @@ func appendEffect(b []byte, e *cordon.Effect) []byte {
 
 // appendText appends a redacted and shortened string.
 func appendText(b []byte, s string, limit int) []byte {
-	return strictjson.AppendString(b, shorten(audit.RedactText(strings.ToValidUTF8(s, "\uFFFD")), limit))
+	return strictjson.AppendString(b, audit.Shorten(audit.RedactText(strings.ToValidUTF8(s, "\uFFFD")), limit))
 }
 
 // appendArgs appends the arguments, redacted, each value shortened.
@@ -154,40 +148,7 @@ func appendArgs(b []byte, args *strictjson.Value) []byte {
 	if args == nil {
 		return append(b, `{}`...)
 	}
-	red := audit.AppendRedacted(nil, args)
-	v, err := strictjson.Parse(red)
-	if err != nil {
-		// Names of members that became alike by redaction.
-		return strictjson.AppendString(b, shorten(string(red), maxArgs))
-	}
-	shortenAll(&v)
-	return strictjson.AppendCanonical(b, &v)
-}
-
-// shortenAll recurses as deep as strictjson reads.
-func shortenAll(v *strictjson.Value) {
-	if v.Kind == strictjson.String {
-		v.Str = shorten(v.Str, maxValue)
-	}
-	for i := range v.Items {
-		shortenAll(&v.Items[i])
-	}
-}
-
-// shorten keeps the beginning and the end, which tell most of a text, and
-// says how much is missing.
-func shorten(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	head, tail := limit*3/4, len(s)-limit/4
-	for !utf8.RuneStart(s[head]) {
-		head--
-	}
-	for tail < len(s) && !utf8.RuneStart(s[tail]) {
-		tail++
-	}
-	return fmt.Sprintf("%s…[%d bytes are not shown]…%s", s[:head], tail-head, s[tail:])
+	return audit.AppendShown(b, args, maxValue)
 }
 
 // inert escapes within JSON text whatever could be taken for a marker, and
@@ -217,7 +178,7 @@ func mustEscape(r rune) bool { return r == '<' || r == '>' || r == '&' || audit.
 
 // key is what a verdict is remembered under: all that the prompt depends on,
 // but with the exact arguments, and who asks whom.
-func (j *Judge) key(r *Request) string {
+func (j *Judge) key(r *Request, data []byte) string {
 	h := sha256.New()
 	part := func(b []byte) {
 		var n [8]byte
@@ -233,6 +194,6 @@ func (j *Judge) key(r *Request) string {
 	if r.Args != nil {
 		part(strictjson.AppendCanonical(nil, r.Args))
 	}
-	part(requestData(r))
+	part(data)
 	return hex.EncodeToString(h.Sum(nil))
 }

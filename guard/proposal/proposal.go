@@ -44,6 +44,9 @@ const (
 	DefaultPerTenant = 256
 )
 
+// maxShown is how much of one value a person is shown, in bytes.
+const maxShown = 512
+
 // Bounds of Config.
 const (
 	minTTL = time.Second
@@ -154,7 +157,7 @@ func (b *Book) Propose(ctx context.Context, r Request) (audit.Proposal, error) {
 	r.Binding.ArgsHash = HashArgs(r.Binding.RunID, r.Args)
 	p, _, err := b.cfg.Store.AddProposal(ctx, audit.Proposal{
 		ID: newID(), Binding: r.Binding,
-		Args: string(audit.AppendRedacted(nil, r.Args)), ArgsBytes: int64(len(strictjson.AppendCanonical(nil, r.Args))),
+		Args: string(audit.AppendShown(nil, r.Args, maxShown)), ArgsBytes: int64(len(strictjson.AppendCanonical(nil, r.Args))),
 		Reason: r.Reason, Chunks: r.Chunks, CreatedAt: now, ExpiresAt: now.Add(b.cfg.TTL),
 	}, audit.ProposalBounds{PerRun: b.cfg.PerRun, PerTenant: b.cfg.PerTenant})
 	if err != nil {

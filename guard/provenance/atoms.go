@@ -22,7 +22,7 @@ func (d *digester) atoms(f []byte) {
 		}
 		start := i
 		var flags uint8
-		for i < len(f) && class[f[i]]&clAtom != 0 {
+		for i < len(f) && (class[f[i]]&clAtom != 0 || f[i] == ',' && commaInNumber(f, i)) {
 			flags |= class[f[i]]
 			i++
 		}
@@ -32,7 +32,7 @@ func (d *digester) atoms(f []byte) {
 			if len(a) >= minWord && len(a) <= maxIdent {
 				d.wordIdent(a)
 			}
-			d.spell.word(d, a)
+			d.spell.plain(d, a)
 			if idNext {
 				d.ident(idField, a)
 			}
@@ -50,12 +50,30 @@ func (d *digester) atoms(f []byte) {
 	d.spell.flush(d)
 }
 
+// commaInNumber reports a comma between two digits.
+func commaInNumber(f []byte, i int) bool {
+	return i > 0 && i+1 < len(f) && class[f[i-1]]&clDigit != 0 && class[f[i+1]]&clDigit != 0
+}
+
 const minWord = 3
 
 // idKey reports a word that names an identifier: "id", "message_id", "uuid:".
 func idKey(a []byte) bool {
-	a = bytes.TrimRight(a, ":=")
-	return len(a) <= 40 && (bytes.HasSuffix(a, []byte("id")) || bytes.HasSuffix(a, []byte("sha")) || bytes.HasSuffix(a, []byte("number")))
+	for len(a) > 0 && (a[len(a)-1] == ':' || a[len(a)-1] == '=') {
+		a = a[:len(a)-1]
+	}
+	if len(a) < 2 || len(a) > 40 {
+		return false
+	}
+	switch a[len(a)-1] {
+	case 'd':
+		return a[len(a)-2] == 'i'
+	case 'a':
+		return bytes.HasSuffix(a, []byte("sha"))
+	case 'r':
+		return bytes.HasSuffix(a, []byte("number"))
+	}
+	return false
 }
 
 // trimAtom cuts off what belongs to the sentence, not to the identifier.
@@ -64,6 +82,9 @@ func trimAtom(a []byte) []byte {
 		a = a[:len(a)-1]
 	}
 	for len(a) > 0 && edge[a[0]]&2 != 0 {
+		if a[0] == '.' && len(a) > 1 && (a[1] == '/' || class[a[1]]&clSymbol != 0 || a[1] == '.' && len(a) > 2 && a[2] == '/') {
+			break // ./path, .file, ../path
+		}
 		a = a[1:]
 	}
 	return a
@@ -112,7 +133,7 @@ func (d *digester) atom(a []byte, flags uint8, alone bool) (idNext bool) {
 	if flags&clDigit != 0 {
 		d.number(a)
 	}
-	if class[a[0]]&clMark == 0 && flags&(clMark|clSlash|clAt) == 0 {
+	if flags&(clMark|clSlash|clAt) == 0 || len(raw) > len(a) && symbolsOnly(a) {
 		d.spell.word(d, a)
 	} else {
 		d.spell.address(d, a, flags)
@@ -137,8 +158,37 @@ func (d *digester) parts(a []byte) {
 	}
 }
 
+func symbolsOnly(a []byte) bool {
+	for _, c := range a {
+		if class[c]&clSymbol == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// pieces records what stands between the joints of a path, an address or a
+// list of options.
+func (d *digester) pieces(a []byte) {
+	marked, start := false, 0
+	for i := 0; i <= len(a); i++ {
+		if i < len(a) && !joint[a[i]] {
+			marked = marked || class[a[i]]&clSymbol == 0
+			continue
+		}
+		// One without marks is recorded as a word.
+		if i-start >= minWord && i-start < len(a) && marked {
+			d.wordIdent(a[start:i])
+		}
+		marked, start = false, i+1
+	}
+}
+
+var joint = [256]bool{'/': true, ':': true, '=': true, '?': true, '&': true, '#': true, '@': true}
+
 // compound records what an address consists of.
 func (d *digester) compound(a []byte, flags uint8) {
+	d.pieces(a)
 	if c := a[0]; (c == '#' || c == '@' || c == '~') && len(a) > 2 {
 		d.ident(idToken, a[1:])
 	}
@@ -285,22 +335,31 @@ func (d *digester) number(a []byte) {
 }
 
 // appendNumber appends the form in which numbers are compared: letters and
-// digits, a decimal point, no zeros after it.
+// digits, a decimal point, no zeros after it. A comma before one or two last
+// digits is a decimal point.
 func appendNumber(dst, a []byte) []byte {
 	start := len(dst)
-	dot := -1
+	comma := bytes.LastIndexByte(a, ',')
+	if n := len(a) - comma - 1; comma < 0 || n < 1 || n > 2 || !digits(a[comma+1:]) {
+		comma = -1
+	}
+	point := false
 	for i, c := range a {
 		switch {
 		case class[c]&(clLetter|clDigit) != 0:
 			dst = append(dst, c)
-		case c == '.' && i > 0 && i+1 < len(a) && class[a[i-1]]&clDigit != 0 && class[a[i+1]]&clDigit != 0:
-			dot = len(dst)
-			dst = append(dst, c)
+		case i == comma, c == '.' && comma < 0 && i > 0 && i+1 < len(a) && class[a[i-1]]&clDigit != 0 && class[a[i+1]]&clDigit != 0:
+			point = true
+			dst = append(dst, '.')
 		}
 	}
-	if dot > start {
-		dst = bytes.TrimRight(dst, "0")
-		dst = bytes.TrimRight(dst, ".")
+	if point {
+		for len(dst) > start && dst[len(dst)-1] == '0' {
+			dst = dst[:len(dst)-1]
+		}
+		if len(dst) > start && dst[len(dst)-1] == '.' {
+			dst = dst[:len(dst)-1]
+		}
 	}
 	return dst
 }

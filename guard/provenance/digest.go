@@ -4,6 +4,8 @@ import (
 	"encoding/base32"
 	"encoding/base64"
 	"encoding/hex"
+	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/cordon-sandbox/cordon"
@@ -11,13 +13,14 @@ import (
 
 // Domains of identifiers.
 const (
-	idToken  byte = 'T' // words, addresses, paths, as they stand
-	idHost   byte = 'H'
-	idURL    byte = 'U' // host and path, without scheme, user and fragment
-	idNumber byte = 'N' // numbers, account numbers: letters and digits only
-	idLine   byte = 'L' // the letters and digits of a line or of quoted text
-	idField  byte = 'S' // a value that stands alone: on its line, in its quotes, after "id:"
-	idCall   byte = 'V' // a tool call: name and arguments
+	idToken    byte = 'T' // words, addresses, paths, as they stand
+	idHost     byte = 'H'
+	idURL      byte = 'U' // host and path, without scheme, user and fragment
+	idNumber   byte = 'N' // numbers, account numbers: letters and digits only
+	idLine     byte = 'L' // the letters and digits of a line or of quoted text
+	idField    byte = 'S' // a value that stands alone: on its line, in its quotes, after "id:"
+	idSpelling byte = 'R' // a word with characters beyond ASCII, as written; of trusted text
+	idCall     byte = 'V' // a tool call: name and arguments
 )
 
 const (
@@ -56,19 +59,34 @@ type digester struct {
 	seen                 []uint64
 	seenN                int
 	url                  []byte
+	syms                 []byte
+	hashes               []uint64
 	overrun              bool
 	folded               [maxDepth + 1][]byte
-	budget               int // bytes of decoded text that may still be read
+	whole                bool // every n-gram is kept
+	budget               int  // bytes of decoded text that may still be read
 	joined               []byte
 	spell                speller
 }
 
+// maxWhole is how long a trusted text may be to have all of its n-grams kept:
+// what the user said is short, and is to be found in every part.
+const maxWhole = 32 << 10
+
 // digest reads the text of one chunk into marks.
-func (d *digester) digest(text string) {
+func (d *digester) digest(text string, trusted bool) {
+	d.whole = trusted && len(text) <= maxWhole
 	d.grams, d.idents, d.words, d.overrun = d.grams[:0], d.idents[:0], d.words[:0], false
 	d.resetSeen(len(text) / 2)
 	d.budget = 2*len(text) + 64
 	d.read(text, 0)
+	if trusted {
+		for w := range strings.FieldsSeq(text) {
+			if len(w) <= maxIdent && beyondASCII(w) {
+				d.ident(idSpelling, spelling(w))
+			}
+		}
+	}
 	d.calls(text)
 }
 
@@ -157,68 +175,95 @@ func (d *digester) read(text string, depth int) {
 // digits, so that a passage of gramLen+window-1 of them is always found, and
 // the lines and quoted texts as a whole.
 func (d *digester) winnow(f []byte) {
-	var (
-		old, recent uint64
-		n           int
-		ring        [window]uint64
-		best        uint64
-		bestAt      = -1
-		line, span  uint64
-		lineN, spN  uint64
-	)
-	endSpan := func() {
-		if spN >= minLine && spN <= maxLine && spN != lineN {
-			d.hash(d.finish(idLine, span, spN))
-		}
-		span, spN = 0, 0
+	d.symbols(f)
+	if len(d.syms) < gramLen {
+		return
 	}
-	for _, c := range f {
-		if class[c]&clSymbol == 0 {
-			if c == '\n' || c == '"' || c == '`' {
-				endSpan()
-				if c == '\n' {
-					if lineN >= minLine && lineN <= maxLine {
-						d.hash(d.finish(idLine, line, lineN))
-					}
-					line, lineN = 0, 0
-				}
-			}
-			continue
-		}
-		line, span = line*d.step+uint64(c), span*d.step+uint64(c)
-		lineN, spN = lineN+1, spN+1
+	d.hashes = slices.Grow(d.hashes[:0], len(d.syms))[:len(d.syms)-gramLen+1]
+	h, hashes := d.hasher, d.hashes
+	var old, recent uint64
+	for _, c := range d.syms[:gramLen-1] {
 		old, recent = old<<8|recent>>56, recent<<8|uint64(c)
-		n++
-		if n < gramLen {
+	}
+	for i, c := range d.syms[gramLen-1:] {
+		old, recent = old<<8|recent>>56, recent<<8|uint64(c)
+		hashes[i] = h.gram(old, recent)
+	}
+	switch {
+	case d.whole:
+		for _, h := range d.hashes {
+			d.gramMark(h)
+		}
+	case len(d.hashes) <= window:
+		d.gramMark(slices.Min(d.hashes))
+	default:
+		d.least(d.hashes)
+	}
+}
+
+// symbols collects the letters and digits of folded text, and takes in its
+// lines and quoted texts.
+func (d *digester) symbols(f []byte) {
+	syms := slices.Grow(d.syms[:0], len(f))[:len(f)]
+	n, step := 0, d.step
+	var line, span, lineN, spanN uint64
+	for _, c := range f {
+		if class[c]&clSymbol != 0 {
+			line, span = line*step+uint64(c), span*step+uint64(c)
+			lineN, spanN = lineN+1, spanN+1
+			syms[n] = c
+			n++
 			continue
 		}
-		h := d.gram(old, recent)
-		at := n - gramLen
-		ring[at%window] = h
-		switch {
-		case h <= best || bestAt < 0:
-			best, bestAt = h, at
-			if at < window-1 {
-				continue
-			}
-		case at-bestAt >= window:
-			best, bestAt = h, at
-			for j := at - 1; j > at-window; j-- {
-				if ring[j%window] < best {
-					best, bestAt = ring[j%window], j
-				}
-			}
-		case at != window-1:
+		if c != '\n' && c != '"' && c != '`' {
 			continue
 		}
-		d.gramMark(best)
+		if spanN != lineN {
+			d.lineIdent(span, spanN)
+		}
+		span, spanN = 0, 0
+		if c == '\n' {
+			d.lineIdent(line, lineN)
+			line, lineN = 0, 0
+		}
 	}
-	if n >= gramLen && n < gramLen+window-1 {
-		d.gramMark(best)
+	if spanN != lineN {
+		d.lineIdent(span, spanN)
 	}
-	endSpan()
-	if lineN >= minLine && lineN <= maxLine {
-		d.hash(d.finish(idLine, line, lineN))
+	d.lineIdent(line, lineN)
+	d.syms = syms[:n]
+}
+
+func (d *digester) lineIdent(x, n uint64) {
+	if n >= minLine && n <= maxLine {
+		d.hash(d.finish(idLine, x, n))
+	}
+}
+
+// least records the least hash of each window. In blocks of one window's
+// length, the least of a window is that of a block's end and the next one's
+// beginning; so nothing is compared twice, and no branch is guessed wrong but
+// where the least changes.
+func (d *digester) least(h []uint64) {
+	var ends [window]uint64 // the least from each place of the block to its end
+	last := uint64(0)
+	for at := 0; at+window < len(h); at += window {
+		ends[window-1] = h[at+window-1]
+		for i := window - 2; i >= 0; i-- {
+			ends[i] = min(h[at+i], ends[i+1])
+		}
+		begin := ^uint64(0)
+		next := h[at+window:]
+		for i := 0; i < window && i <= len(next); i++ {
+			m := min(ends[i], begin)
+			if m != last {
+				d.gramMark(m)
+				last = m
+			}
+			if i < len(next) {
+				begin = min(begin, next[i])
+			}
+		}
 	}
 }
 
@@ -231,17 +276,20 @@ func (d *digester) gramMark(h uint64) {
 // encoded looks for words in base64, base32 and hexadecimal, and reads what
 // they hold where it is text.
 func (d *digester) encoded(text string, depth int) {
-	for i := 0; i < len(text); {
-		if !encodedByte[text[i]] {
-			i++
+	for i := 0; i+minEncoded <= len(text); {
+		// From the back: a byte of another kind rules out all places before it.
+		j := i + minEncoded - 1
+		for j >= i && encodedByte[text[j]] {
+			j--
+		}
+		if j >= i {
+			i = j + 1
 			continue
 		}
 		start := i
+		i += minEncoded
 		for i < len(text) && encodedByte[text[i]] {
 			i++
-		}
-		if i-start < minEncoded {
-			continue
 		}
 		for i < len(text) && text[i] == '=' {
 			i++

@@ -1,6 +1,7 @@
 package provenance
 
 import (
+	"html"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -112,9 +113,29 @@ func decode(s string) (r rune, n int) {
 	return utf8.DecodeRuneInString(s)
 }
 
-// percent reads %XX of an ASCII character, also where its own sign is escaped
-// again (%2540).
+// percent reads %XX, of several bytes where they are one character, also where
+// its own sign is escaped again (%2540).
 func percent(s string) (rune, int) {
+	c, n := percentByte(s)
+	if n == 0 || c < utf8.RuneSelf {
+		return rune(c), n
+	}
+	buf := [utf8.UTFMax]byte{c}
+	for i := 1; i < utf8.UTFMax && n < len(s) && s[n] == '%'; i++ {
+		c, m := percentByte(s[n:])
+		if m == 0 {
+			break
+		}
+		n += m
+		buf[i] = c
+		if r, size := utf8.DecodeRune(buf[:i+1]); r != utf8.RuneError && size == i+1 {
+			return r, n
+		}
+	}
+	return 0, 0
+}
+
+func percentByte(s string) (byte, int) {
 	i := 1
 	for strings.HasPrefix(s[i:], "25") && i+4 <= len(s) && unhex(s[i+2]) >= 0 && unhex(s[i+3]) >= 0 {
 		i += 2
@@ -123,10 +144,10 @@ func percent(s string) (rune, int) {
 		return 0, 0
 	}
 	hi, lo := unhex(s[i]), unhex(s[i+1])
-	if hi < 0 || hi > 7 || lo < 0 {
+	if hi < 0 || lo < 0 {
 		return 0, 0
 	}
-	return rune(hi<<4 | lo), i + 2
+	return byte(hi<<4 | lo), i + 2
 }
 
 func unhex(c byte) int {
@@ -141,11 +162,14 @@ func unhex(c byte) int {
 	return -1
 }
 
+// maxBackslashes bounds how far a run is looked at from each of its places.
+const maxBackslashes = 32
+
 // backslash reads the escapes of JSON and of most languages. Backslashes in a
 // row count as one: each layer of quoting doubles them.
 func backslash(s string) (rune, int) {
 	i := 0
-	for i < len(s) && s[i] == '\\' {
+	for i < len(s) && i < maxBackslashes && s[i] == '\\' {
 		i++
 	}
 	if i == len(s) {
@@ -160,7 +184,16 @@ func backslash(s string) (rune, int) {
 		return rune(s[i]), i + 1
 	case 'u', 'x', 'U':
 		if r, n := hexEscape(s[i:]); n > 0 {
+			if lead := i + n; r >= 0xd800 && r < 0xdc00 && strings.HasPrefix(s[lead:], `\u`) {
+				if low, m := hexEscape(s[lead+1:]); m > 0 && low >= 0xdc00 && low < 0xe000 {
+					return (r-0xd800)<<10 + (low - 0xdc00) + 0x10000, lead + 1 + m
+				}
+			}
 			return r, i + n
+		}
+	case '0', '1', '2', '3':
+		if i+3 <= len(s) && s[i+1]|7 == '7' && s[i+2]|7 == '7' {
+			return rune(s[i]-'0')<<6 | rune(s[i+1]-'0')<<3 | rune(s[i+2]-'0'), i + 3
 		}
 	}
 	return '\\', i
@@ -222,8 +255,14 @@ func entity(s string) (rune, int) {
 		}
 		i += n
 	}
-	if i < len(s) && s[i] == '#' {
+	switch {
+	case i < len(s) && s[i] == '#':
 		return numeric(s, i+1)
+	case i == len(s) || class[s[i]]&clLetter == 0:
+		if i > 1 {
+			return '&', i
+		}
+		return 0, 0
 	}
 	for _, e := range entities {
 		if len(s)-i >= len(e.name) && strings.EqualFold(s[i:i+len(e.name)], e.name) {
@@ -234,10 +273,30 @@ func entity(s string) (rune, int) {
 			return e.r, i
 		}
 	}
+	if r, n := named(s[i:]); n > 0 {
+		return r, i + n
+	}
 	if i > 1 {
 		return '&', i
 	}
 	return 0, 0
+}
+
+// named reads the rest of a reference by one of the many other names.
+func named(s string) (rune, int) {
+	n := 0
+	for n < len(s) && n < 32 && class[s[n]]&(clLetter|clDigit) != 0 {
+		n++
+	}
+	if n < 2 || n == len(s) || s[n] != ';' {
+		return 0, 0
+	}
+	text := html.UnescapeString("&" + s[:n+1])
+	r, size := utf8.DecodeRuneInString(text)
+	if r == '&' && size == 1 {
+		return 0, 0
+	}
+	return r, n + 1
 }
 
 var entities = [...]struct {
@@ -246,7 +305,7 @@ var entities = [...]struct {
 }{
 	{"lt", '<'}, {"gt", '>'}, {"quot", '"'}, {"apos", '\''}, {"nbsp", ' '}, {"commat", '@'}, {"period", '.'},
 	{"sol", '/'}, {"colon", ':'}, {"lowbar", '_'}, {"hyphen", '-'}, {"num;", '#'}, {"Tab;", ' '}, {"NewLine;", '\n'},
-	{"zwnj", 0}, {"zwj", 0}, {"shy", 0}, {"ZeroWidthSpace", 0}, {"NoBreak", 0},
+	{"laquo", '<'}, {"raquo", '>'}, {"zwnj", 0}, {"zwj", 0}, {"shy", 0},
 }
 
 // ampersand is the length of an escaped ampersand without its own first one.
@@ -256,7 +315,7 @@ func ampersand(s string) int {
 			return len(a)
 		}
 	}
-	if len(s) > 4 && strings.EqualFold(s[:3], "amp") && (s[3] == '#' || strings.EqualFold(s[3:5], "lt") || strings.EqualFold(s[3:5], "gt")) {
+	if len(s) > 3 && strings.EqualFold(s[:3], "amp") { // HTML reads it without the semicolon too
 		return 3
 	}
 	return 0
@@ -351,6 +410,11 @@ func appendSlow(dst []byte, r rune) []byte {
 	}
 	if c := bracketLike(r); c != 0 {
 		return append(dst, c)
+	}
+	for _, from := range [...]rune{0x1f150, 0x1f170, 0x1f1e6} { // letters in black circles, black squares, flags
+		if r >= from && r < from+26 {
+			return append(dst, 'a'+byte(r-from))
+		}
 	}
 	var in, out [64]byte
 	n := utf8.EncodeRune(in[:], r)

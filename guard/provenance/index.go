@@ -98,7 +98,7 @@ func (ix *Index) Digest(c cordon.Chunk) *Entry {
 	for {
 		part := text[:min(len(text), maxText)]
 		text = text[len(part):]
-		d.digest(part)
+		d.digest(part, c.Type.Trust() == cordon.Trusted)
 		e.overrun = e.overrun || d.overrun
 		e.grams, e.idents, e.words = append(e.grams, d.grams...), append(e.idents, d.idents...), append(e.words, d.words...)
 		if len(text) == 0 {
@@ -138,21 +138,33 @@ func (ix *Index) Insert(e *Entry) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	grams, idents, ord := ix.open(e, len(e.grams), len(e.idents)+len(e.words)/4)
-	for _, m := range e.grams {
-		grams.put(m, ord)
+	for part := range slices.Chunk(e.grams, batch) {
+		grams.touch(part)
+		for _, m := range part {
+			grams.put(m, ord)
+		}
 	}
-	for _, m := range e.idents {
-		ix.keep(idents, m, ord)
+	for part := range slices.Chunk(e.idents, batch) {
+		idents.touch(part)
+		for _, m := range part {
+			ix.keep(idents, m, ord)
+		}
 	}
 	fresh := e.words[:0]
-	for _, m := range e.words {
-		if idents.add(m, ord) {
-			fresh = append(fresh, m)
+	for part := range slices.Chunk(e.words, batch) {
+		idents.touch(part)
+		for _, m := range part {
+			if idents.add(m, ord) {
+				fresh = append(fresh, m)
+			}
 		}
 	}
 	e.words = fresh
 	ix.bound()
 }
+
+// batch is how many marks are fetched together.
+const batch = 128
 
 // keep puts an identifier, but for a call in untrusted text that repeats one
 // of the agent's own.
@@ -178,25 +190,62 @@ func (ix *Index) Load(segments ...[]byte) error {
 	}
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
-	roomy := ix.reserve(read)
+	ix.loadAll(read)
+	return fault
+}
+
+// loadAll takes up segments. Where all have room at once it goes shard by shard
+// through all of them, since one shard fits in the processor's cache.
+func (ix *Index) loadAll(read []segment) {
+	if !ix.reserve(read) && len(read) > 1 {
+		for i := range read {
+			ix.loadAll(read[i : i+1])
+		}
+		return
+	}
+	runs := make([]run, 0, 3*len(read))
 	for i := range read {
 		s := &read[i]
 		grams, idents, ord := ix.open(&s.Entry, 0, 0)
-		for j := range s.nGrams {
-			grams.put(markAt(s.packed, j), ord)
-		}
-		for j := range s.nIdent {
-			ix.keep(idents, markAt(s.packed, s.nGrams+j), ord)
-		}
-		for j := range s.nWords {
-			idents.add(markAt(s.packed, s.nGrams+s.nIdent+j), ord)
-		}
-		if !roomy {
-			ix.bound()
+		nIdent := s.nGrams + s.nIdent
+		runs = append(runs,
+			run{to: grams, ord: ord, packed: s.packed[:s.nGrams*markLen]},
+			run{to: idents, ord: ord, packed: s.packed[s.nGrams*markLen : nIdent*markLen], kept: true},
+			run{to: idents, ord: ord, packed: s.packed[nIdent*markLen:], word: true})
+	}
+	for shard := range shards {
+		for i := range runs {
+			ix.loadShard(&runs[i], shard)
 		}
 	}
 	ix.bound()
-	return fault
+}
+
+// run is a part of a segment that is being loaded; its marks are in order.
+type run struct {
+	to         *table
+	ord        uint32
+	packed     []byte
+	next       int
+	kept, word bool
+}
+
+func (ix *Index) loadShard(r *run, shard int) {
+	for (r.next+1)*markLen <= len(r.packed) {
+		m := markAt(r.packed, r.next)
+		if int(m>>(markBits-shardBits)) != shard {
+			return
+		}
+		r.next++
+		switch {
+		case r.word:
+			r.to.add(m, r.ord)
+		case r.kept:
+			ix.keep(r.to, m, r.ord)
+		default:
+			r.to.put(m, r.ord)
+		}
+	}
 }
 
 // reserve makes room for what is to be loaded, at once, where all of it has
@@ -295,6 +344,12 @@ func (ix *Index) saturated() bool {
 // without their chunk.
 func (ix *Index) bound() {
 	limit := min(ix.most, baseBytes+2*ix.recorded+ix.names)
+	if ix.bytes() <= limit {
+		return
+	}
+	for _, t := range [...]*table{&ix.grams, &ix.idents, &ix.trusted, &ix.trustedGrams} {
+		t.tighten()
+	}
 	if ix.bytes() <= limit {
 		return
 	}

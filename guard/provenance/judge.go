@@ -275,7 +275,15 @@ func (j *judge) effect(e *cordon.Effect) {
 		if e.Recursive {
 			j.path(e, "the path to be deleted with all below")
 		}
-	case cordon.Destroy, cordon.Administer, cordon.Persist:
+	case cordon.Write:
+		if runsLater(e.Target) {
+			j.kept(e)
+		}
+	case cordon.Persist:
+		if !j.command(e) && !j.kept(e) {
+			j.path(e, "the target of "+strings.TrimSpace(e.Kind.String()+" "+e.Op))
+		}
+	case cordon.Destroy, cordon.Administer:
 		if !j.command(e) {
 			j.path(e, "the target of "+strings.TrimSpace(e.Kind.String()+" "+e.Op))
 		}
@@ -296,21 +304,46 @@ func (j *judge) connect(e *cordon.Effect) {
 	if j.HostAllowed == nil || !j.HostAllowed(e.Target) {
 		t := j.Index.Match(e.Target, Host)
 		switch {
+		case t.Disguised:
+			j.find(RuleHost, "the host "+quote(e.Target)+" only looks like one that was named: it has characters that imitate or hide others", e.Arg, cordon.Restricted, e.Via)
 		case t.Only():
 			j.restrict(RuleHost, "the host", e.Target, &t, e.Arg, e.Via)
-		case t.Unknown() && e.Sends && j.untrusted:
+		case t.Unknown() && j.untrusted && j.sendsData(e):
 			j.find(RuleUnknownHost, "data would go to the host "+quote(e.Target)+", which neither the user nor the operator named, after untrusted text was seen", e.Arg, cordon.Restricted, e.Via)
 		}
 		j.command(e)
 		return
 	}
-	if !e.Sends {
+	if !j.sendsData(e) {
 		return
 	}
 	url := j.urlOf(e)
 	if t := j.Index.Match(url, Address); url != "" && t.Only() && !t.Part {
 		j.restrict(RuleURL, "the address that data goes to,", url, &t, e.Arg, e.Via)
 	}
+}
+
+// sendsData reports a connection with which data goes out beyond its address.
+// Lowering also says so of an address that has room for data; but one that
+// untrusted text holds as it stands carries nothing of ours.
+func (j *judge) sendsData(e *cordon.Effect) bool {
+	if !e.Sends || e.Op == "reverse_shell" || len(e.Data) > 0 || e.Text == "" || e.Text != j.argument(e.Arg) || j.Facts.Outbound {
+		return e.Sends
+	}
+	if j.Args == nil {
+		return true
+	}
+	for i, k := range j.Args.Keys {
+		switch normal(k) {
+		case "method", "httpmethod", "verb":
+			if m := j.Args.Items[i].Str; !strings.EqualFold(m, "GET") && !strings.EqualFold(m, "HEAD") {
+				return true
+			}
+		case "body", "data", "json", "payload", "content", "form", "files", "file", "formdata", "requestbody":
+			return true
+		}
+	}
+	return false
 }
 
 // urlOf is the address with its path that an effect's argument has for its
@@ -388,8 +421,7 @@ func (j *judge) command(e *cordon.Effect) bool {
 	}
 	c := command{arg: e.Arg}
 	if text := j.argument(e.Arg); len(text) > len(e.Target) && (strings.ContainsAny(text, " \n(;|") || len(text) > 64) {
-		c.taint = j.Index.Match(text, Text)
-		c.tainted = c.taint.Only() && len(symbols(foldText(nil, clip(text, 4096)))) >= minCommand
+		c.taint, c.tainted = j.takenOver(text)
 	}
 	j.commands = append(j.commands, c)
 	if c.tainted {
@@ -421,11 +453,78 @@ func (j *judge) path(e *cordon.Effect, what string) {
 	}
 }
 
+// runsLater reports a file whose content is run, or obeyed, without another
+// call that would be judged.
+func runsLater(target string) bool {
+	p := strings.ToLower(path.Clean("/" + strings.ReplaceAll(target, `\`, "/")))
+	switch path.Base(p) {
+	case ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zshenv", ".zprofile", ".zlogin", "config.fish",
+		"authorized_keys", ".npmrc", ".gitconfig", ".mcp.json", "crontab", "sitecustomize.py", "usercustomize.py":
+		return true
+	}
+	for _, dir := range [...]string{"/.git/hooks/", "/.git/config", "/.ssh/", "/.claude/", "/.cursor/", "/.codex/", "/.gemini/", "/.vscode/", "/cron.d/", "/cron.daily/",
+		"/systemd/", "/launchagents/", "/launchdaemons/", "/autostart/", "/.husky/"} {
+		if strings.Contains(p, dir) {
+			return true
+		}
+	}
+	return false
+}
+
+// kept restricts content from untrusted text that would run later, whatever
+// file it is put in.
+func (j *judge) kept(e *cordon.Effect) (found bool) {
+	n := 0
+	j.leaves(j.Args, "", "", func(ptr, _ string, leaf *strictjson.Value) {
+		if ptr == e.Arg || found || !long(leaf.Str) || n >= maxParts {
+			return
+		}
+		n++
+		if t, ok := j.takenOver(leaf.Str); ok {
+			j.restrict(RuleCommand, "what is to be kept and run later", "", &t, ptr, e.Via)
+			found = true
+		}
+	})
+	return found
+}
+
+// takenOver reports a command of which the whole or a part of its own came
+// only from untrusted text: what else stands around the part does not matter.
+func (j *judge) takenOver(text string) (Taint, bool) {
+	if t := j.Index.Match(text, Text); t.Only() && long(text) {
+		return t, true
+	}
+	n := 0
+	for part := range strings.FieldsFuncSeq(clip(text, maxMatch), func(r rune) bool { return r == ';' || r == '\n' || r == '|' || r == '&' }) {
+		if !long(part) {
+			continue
+		}
+		if n++; n > maxParts {
+			break
+		}
+		if t := j.Index.Match(part, Text); t.Only() {
+			return t, true
+		}
+	}
+	return Taint{}, false
+}
+
+// maxParts bounds the parts of a command that are looked up by themselves.
+const maxParts = 64
+
+func long(command string) bool {
+	return len(command) >= minCommand && len(symbols(foldText(nil, clip(command, 4096)))) >= minCommand
+}
+
 func (j *judge) pathForms(e *cordon.Effect, inside *bool) []string {
-	forms := []string{e.Target}
 	full := e.Target
 	if !strings.HasPrefix(full, "/") {
 		full = path.Join("/", e.Dir, e.Target)
+	}
+	var forms []string
+	// "build" says nothing here, and much where the call has gone elsewhere.
+	if e.Dir == "" || e.Dir == j.Workspace || strings.HasPrefix(e.Dir, strings.TrimSuffix(j.Workspace, "/")+"/") {
+		forms = append(forms, e.Target)
 	}
 	if j.Workspace != "" {
 		if rel, ok := strings.CutPrefix(full, strings.TrimSuffix(j.Workspace, "/")+"/"); ok {
@@ -443,12 +542,31 @@ func (j *judge) pathForms(e *cordon.Effect, inside *bool) []string {
 
 // send judges who gets what a tool hands on.
 func (j *judge) send(e *cordon.Effect) {
-	if strings.EqualFold(e.Target, j.Tool) || e.Target == j.Facts.Name || strings.HasPrefix(e.Target, "github ") {
-		j.command(e)
+	if strings.EqualFold(e.Target, j.Tool) || e.Target == j.Facts.Name {
 		return // the tool itself is where it goes
+	}
+	if strings.HasPrefix(e.Target, "github ") {
+		j.repository(e)
+		return
 	}
 	for p := range strings.FieldsFuncSeq(e.Target, func(r rune) bool { return r == ',' || r == ';' }) {
 		j.party(p, e.Arg, e.Via)
+	}
+}
+
+// repository judges where the gh program sends to: the repository that its
+// options name. Without one it is that of the directory.
+func (j *judge) repository(e *cordon.Effect) {
+	words := strings.Fields(clip(j.argument(e.Arg), maxMatch))
+	for i, w := range words {
+		name, value, ok := strings.Cut(w, "=")
+		if name != "-R" && name != "--repo" {
+			continue
+		}
+		if !ok && i+1 < len(words) {
+			value = words[i+1]
+		}
+		j.party(strings.Trim(value, `"'`), e.Arg, e.Via)
 	}
 }
 
@@ -467,6 +585,8 @@ func (j *judge) party(value, arg string, via []string) {
 	}
 	t := j.Index.Match(value, Party)
 	switch {
+	case t.Disguised:
+		j.find(RuleRecipient, "the recipient "+quote(value)+" only looks like one that was named: it has characters that imitate or hide others", arg, cordon.Restricted, via)
 	case t.Only():
 		j.restrict(RuleRecipient, "the recipient", value, &t, arg, via)
 	case t.Unknown() && j.untrusted && addressLike(value):

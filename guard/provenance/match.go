@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"golang.org/x/net/publicsuffix"
+	"golang.org/x/text/unicode/norm"
 )
 
 // ValueKind is what a value is to the call that has it.
@@ -46,6 +47,9 @@ type Taint struct {
 	// Part: only a part of it, or another form of it, was found: the host of
 	// an address, a parent of a host, an encoded form.
 	Part bool
+	// Disguised: trusted text holds what it looks like, but not with the
+	// characters beyond ASCII that it has. It is not clean.
+	Disguised bool
 	// Forgotten: it stood in text of which only identifiers are still known.
 	Forgotten bool
 }
@@ -94,10 +98,41 @@ func (ix *Index) Match(value string, kind ValueKind) (t Taint) {
 	default:
 		q.party(f)
 	}
+	if t.Clean && kind != Text && kind != Amount && beyondASCII(value) && !q.saidSo(value) {
+		t.Clean, t.Trusted, t.Disguised = false, 0, true
+	}
 	if !t.Clean && t.Share == 0 && kind != Text {
 		q.variants(value, kind)
 	}
 	return t
+}
+
+func beyondASCII(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] >= 0x80 {
+			return true
+		}
+	}
+	return false
+}
+
+// saidSo reports a value each of whose words with characters beyond ASCII
+// stands so in trusted text.
+func (q *query) saidSo(value string) bool {
+	for w := range strings.FieldsSeq(value) {
+		if !beyondASCII(w) {
+			continue
+		}
+		if ok, _, _ := q.probe(idSpelling, spelling(w)); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// spelling is a word as it was written, but for case and what surrounds it.
+func spelling(w string) []byte {
+	return []byte(strings.Trim(strings.ToLower(norm.NFC.String(w)), ".,;:!?\"'()[]{}<>`„“”«»…"))
 }
 
 // trivial reports a value that could come from anywhere.
@@ -116,14 +151,16 @@ func trivial(f []byte, kind ValueKind) bool {
 		return n < gramLen
 	case Path:
 		return n < 3 || slices.Contains(commonPaths, string(trimPath(f)))
-	case Party, Reference:
+	case Party:
+		return n < 3 || slices.Contains(commonWords[:8], string(f))
+	case Reference:
 		return n < 3 || slices.Contains(commonWords, string(f))
 	}
 	return n < 3
 }
 
-// commonWords are values that stand in any text and name nobody.
-var commonWords = []string{"true", "false", "null", "none", "main", "master", "origin", "head", "default", "self", "yes", "me", "user", "all", "any", "other", "public", "private", "unknown"}
+// commonWords are values that stand in any text; the first eight name nobody.
+var commonWords = []string{"true", "false", "null", "none", "default", "self", "yes", "me", "main", "master", "origin", "head", "user", "all", "any", "other", "public", "private", "unknown"}
 
 // commonPaths are what builds make and clean.
 var commonPaths = []string{"build", "dist", "out", "target", "bin", "obj", "node_modules", ".cache", "coverage", "__pycache__", ".pytest_cache", ".mypy_cache", "vendor", "tmp", "temp", ".next", ".nuxt", ".tox", ".venv", "venv", "htmlcov", ".turbo", ".gradle", ".parcel-cache", "cmake-build-debug"}
@@ -370,7 +407,7 @@ func (q *query) urlTrusted(url, host []byte) bool {
 // sharedHost reports a host where anybody can have a place of their own.
 func sharedHost(host []byte) bool {
 	h := string(host)
-	for _, s := range [...]string{"github.com", "gitlab.com", "bitbucket.org", "codeberg.org", "githubusercontent.com", "pastebin.com", "google.com", "googleapis.com", "amazonaws.com", "slack.com", "discord.com", "telegram.org", "huggingface.co", "dropbox.com", "notion.so", "azure.com", "windows.net", "cloudflarestorage.com", "transfer.sh", "gitea.com", "sr.ht", "npmjs.org", "pypi.org", "docker.io"} {
+	for _, s := range [...]string{"github.com", "gitlab.com", "bitbucket.org", "codeberg.org", "githubusercontent.com", "pastebin.com", "google.com", "googleapis.com", "amazonaws.com", "slack.com", "discord.com", "telegram.org", "huggingface.co", "dropbox.com", "notion.so", "azure.com", "windows.net", "cloudflarestorage.com", "transfer.sh", "gitea.com", "sr.ht", "pypi.org", "docker.io"} {
 		if h == s || strings.HasSuffix(h, "."+s) {
 			return true
 		}
@@ -379,7 +416,7 @@ func sharedHost(host []byte) bool {
 }
 
 func (q *query) amount(f []byte) {
-	n := appendNumber(nil, bytes.ReplaceAll(f, []byte(","), nil))
+	n := appendNumber(nil, f)
 	q.exact(idNumber, n)
 	q.exact(idToken, f)
 }
@@ -410,7 +447,9 @@ func (q *query) text(f []byte) {
 	q.t.Share = max(q.t.Share, cover.share(total))
 	q.t.Trusted = max(q.t.Trusted, trusted.share(total))
 	q.lines(f, total)
-	q.t.Clean = q.t.Clean || q.t.Trusted >= minShare && q.t.Trusted >= q.t.Share-0.2
+	// Trusted text must hold nearly all of what untrusted text holds, or a
+	// quotation of it would clear what stands beside it.
+	q.t.Clean = q.t.Clean || q.t.Trusted >= minShare && q.t.Trusted >= q.t.Share-0.05
 }
 
 // lines looks up each line of a text of several.

@@ -21,10 +21,10 @@ var (
 )
 
 var (
-	partyWords = []string{"recipient", "recipients", "to", "cc", "bcc", "account", "iban", "payee", "beneficiary", "participants", "participant", "attendees", "attendee", "invitees", "invitee", "guests", "email", "emails", "mail", "channel", "channels", "phone", "wallet", "user", "users", "username", "member", "members", "assignee", "assignees", "receiver", "contact", "handle", "chat", "customer", "collaborator", "collaborators", "grantee", "principal", "vpa", "bic", "swift", "routing", "destination"}
+	partyWords = []string{"recipient", "recipients", "to", "cc", "bcc", "account", "iban", "payee", "beneficiary", "participants", "participant", "attendees", "attendee", "invitees", "invitee", "guests", "email", "emails", "mail", "channel", "channels", "phone", "wallet", "user", "users", "username", "member", "members", "assignee", "assignees", "receiver", "contact", "handle", "chat", "customer", "collaborator", "collaborators", "grantee", "principal", "vpa", "bic", "swift", "routing", "destination", "dest", "owner", "repo", "repository", "organization", "organisation", "org"}
 	sumWords   = []string{"amount", "total", "sum", "price", "cost", "payment", "tip", "value", "units", "shares", "quantity", "fee", "limit"}
 	keyWords   = []string{"password", "passphrase", "passwd", "secret", "pin", "credential", "pubkey", "publickey"}
-	proseWords = []string{"body", "message", "text", "content", "contents", "subject", "description", "title", "comment", "comments", "note", "notes", "summary", "html", "reason", "memo", "caption", "date", "time", "day", "start", "end", "year", "month", "permission", "permissions", "role", "currency", "format", "type", "kind", "status", "priority", "language", "timezone", "recurring", "frequency", "query", "topic", "reminder", "duration", "limit", "page", "color", "from", "sender", "tags", "labels", "force", "confirm", "rating", "review"}
+	proseWords = []string{"body", "message", "text", "content", "contents", "subject", "description", "title", "comment", "comments", "note", "notes", "summary", "html", "reason", "memo", "caption", "date", "time", "day", "start", "end", "year", "month", "permission", "permissions", "role", "currency", "format", "type", "kind", "status", "priority", "language", "timezone", "recurring", "frequency", "query", "topic", "reminder", "duration", "limit", "page", "color", "from", "sender", "tags", "labels", "force", "confirm", "rating", "review", "scope", "mode", "level", "filter", "visibility", "sort", "state", "action", "method", "option", "options", "branch", "base"}
 	refWords   = []string{"id", "ids", "uuid", "guid", "sha", "hash", "number", "ref", "key", "index"}
 )
 
@@ -120,6 +120,13 @@ func (j *judge) payment() (account, amount bool) {
 	return account, amount
 }
 
+// oneAddress reports a value that is an e-mail address and nothing else,
+// whatever the argument is called.
+func oneAddress(s string) bool {
+	at := strings.IndexByte(s, '@')
+	return at > 0 && !strings.ContainsAny(s, " /\n\t") && strings.IndexByte(s[at:], '.') > 1
+}
+
 func (j *judge) argumentOf(d deed, ptr string, key []string, leaf *strictjson.Value) {
 	value := leaf.Str
 	switch {
@@ -137,6 +144,8 @@ func (j *judge) argumentOf(d deed, ptr string, key []string, leaf *strictjson.Va
 				j.party(p, ptr, nil)
 			}
 		}
+	case len(value) <= 256 && oneAddress(value):
+		j.party(value, ptr, nil)
 	case has(key, proseWords), leaf.Kind == strictjson.Number && !has(key, refWords):
 	case has(key, refWords):
 		if !d.final {

@@ -75,8 +75,11 @@ func (h *hasher) bytes(domain byte, b []byte) uint64 {
 		b = b[8:]
 	}
 	var last uint64
-	for i := len(b) - 1; i >= 0; i-- {
-		last = last<<8 | uint64(b[i])
+	switch k := len(b); {
+	case k >= 4:
+		last = uint64(binary.LittleEndian.Uint32(b))<<32 | uint64(binary.LittleEndian.Uint32(b[k-4:]))
+	case k > 0:
+		last = uint64(b[0])<<16 | uint64(b[k/2])<<8 | uint64(b[k-1])
 	}
 	return mum(mum(x^last, h.c)^n, h.d)
 }

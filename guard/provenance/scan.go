@@ -451,11 +451,10 @@ var xmlForms = [...]struct{ open, close string }{
 
 func (x *xmlScanner) tag(i int) {
 	rest := x.text[i:]
-	if strings.HasPrefix(rest, "<") {
-		rest = "<" + rest[len("<"):]
-	}
 	for _, f := range xmlForms {
-		if len(rest) < len(f.open) || !strings.EqualFold(rest[:len(f.open)], f.open) {
+		n := len(f.open)
+		if len(rest) < n || !strings.EqualFold(rest[:n], f.open) ||
+			f.open[n-1] != '=' && n < len(rest) && class[rest[n]]&clSymbol != 0 && !strings.HasPrefix(rest[n:], "s>") {
 			continue
 		}
 		inv := Invocation{Offset: i, End: len(x.text), Form: XMLForm}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"slices"
 
 	"github.com/cordon-sandbox/cordon"
 )
@@ -18,7 +19,8 @@ import (
 //	number of n-grams          uvarint
 //	number of identifiers      uvarint
 //	number of words            uvarint
-//	marks                      5 bytes each, little endian
+//	marks                      5 bytes each, little endian, each group in
+//	                           rising order
 //	CRC-32C of all before      4 bytes, little endian
 const (
 	segmentMagic = "cPv\x01"
@@ -56,8 +58,11 @@ func (e *Entry) AppendSegment(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(e.grams)))
 	dst = binary.AppendUvarint(dst, uint64(len(e.idents)))
 	dst = binary.AppendUvarint(dst, uint64(len(e.words)))
+	var sorted []mark
 	for _, marks := range [...][]mark{e.grams, e.idents, e.words} {
-		for _, m := range marks {
+		sorted = append(sorted[:0], marks...)
+		slices.Sort(sorted)
+		for _, m := range sorted {
 			dst = append(dst, byte(m), byte(m>>8), byte(m>>16), byte(m>>24), byte(m>>32))
 		}
 	}
@@ -114,7 +119,25 @@ func readSegment(b []byte, check uint64) (s segment, err error) {
 		return s, fmt.Errorf("provenance: segment has %d bytes of marks (want %d)", len(r), n*markLen)
 	}
 	s.packed = r
+	for _, n := range [...]int{s.nGrams, s.nIdent, s.nWords} {
+		if !rising(r[:n*markLen]) {
+			return s, fmt.Errorf("provenance: segment has marks that are out of order")
+		}
+		r = r[n*markLen:]
+	}
 	return s, nil
+}
+
+// rising reports marks in order; a text of several parts may have some twice.
+func rising(b []byte) bool {
+	for last := mark(0); len(b) > 0; b = b[markLen:] {
+		m := markAt(b, 0)
+		if m < last {
+			return false
+		}
+		last = m
+	}
+	return true
 }
 
 func uvarint(b []byte, most uint64) (n int, rest []byte, ok bool) {

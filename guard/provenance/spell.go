@@ -6,7 +6,8 @@ import "bytes"
 // are spelt out ("name at domain dot com", "x [at] y (dot) z", "x @ y . z")
 // and account numbers in groups.
 type speller struct {
-	addr      []byte
+	last      []byte // the word before, within the text
+	addr      []byte // what was joined so far
 	at, dot   bool
 	open      bool // the address so far ends in a joint
 	num       []byte
@@ -18,18 +19,38 @@ const maxSpelled = 128
 
 func (s *speller) reset() { *s = speller{addr: s.addr[:0], num: s.num[:0]} }
 
+// plain takes a word of letters, which is most of them.
+func (s *speller) plain(d *digester, a []byte) {
+	if len(s.addr) > 0 || s.groups > 0 || len(a) == 2 && a[0] == 'a' && a[1] == 't' || len(a) == 3 && a[0] == 'd' && a[1] == 'o' && a[2] == 't' {
+		s.word(d, a)
+		return
+	}
+	s.last = a
+}
+
+// begun reports something that a joint may go on with, and takes it up.
+func (s *speller) begun() bool {
+	if s.open {
+		return false
+	}
+	if len(s.addr) == 0 && len(s.last) > 0 && len(s.last) <= 64 {
+		s.addr = append(s.addr, s.last...)
+	}
+	return len(s.addr) > 0
+}
+
 // word takes a word of letters and digits, dots within.
 func (s *speller) word(d *digester, a []byte) {
 	switch {
 	case len(a) == 2 && a[0] == 'a' && a[1] == 't':
-		if len(s.addr) > 0 && !s.open && !s.at {
+		if !s.at && s.begun() {
 			s.join('@')
 			s.at = true
 			s.number(d, nil)
 			return
 		}
 	case len(a) == 3 && a[0] == 'd' && a[1] == 'o' && a[2] == 't':
-		if len(s.addr) > 0 && !s.open {
+		if s.begun() {
 			s.join('.')
 			s.dot = true
 			s.number(d, nil)
@@ -44,14 +65,12 @@ func (s *speller) word(d *digester, a []byte) {
 		return
 	}
 	s.flushAddress(d)
-	if len(a) <= 64 {
-		s.addr = append(s.addr[:0], a...)
-	}
+	s.last = a
 }
 
 // mark takes an atom without letters and digits.
 func (s *speller) mark(d *digester, a []byte) {
-	if len(a) == 1 && (a[0] == '@' || a[0] == '.' || a[0] == '-' || a[0] == '_') && len(s.addr) > 0 && !s.open {
+	if len(a) == 1 && (a[0] == '@' || a[0] == '.' || a[0] == '-' || a[0] == '_') && s.begun() {
 		s.join(a[0])
 		s.at, s.dot = s.at || a[0] == '@', s.dot || a[0] == '.'
 		return
@@ -66,15 +85,15 @@ func (s *speller) mark(d *digester, a []byte) {
 // stood before.
 func (s *speller) address(d *digester, a []byte, flags uint8) {
 	s.number(d, nil)
-	if len(s.addr) > 0 && len(s.addr)+len(a) <= maxSpelled && flags&clSlash == 0 && (s.open || a[0] == '@') {
+	if flags&clSlash == 0 && (s.open || a[0] == '@' && s.begun()) && len(s.addr)+len(a) <= maxSpelled {
 		s.addr = append(s.addr, a...)
 		s.open = false
 		s.at, s.dot = s.at || flags&clAt != 0, s.dot || flags&clDot != 0
 		return
 	}
 	s.flushAddress(d)
-	if flags&clSlash == 0 && len(a) <= 64 {
-		s.addr = append(s.addr[:0], a...)
+	if flags&clSlash == 0 {
+		s.last = a
 	}
 }
 
@@ -85,14 +104,12 @@ func (s *speller) join(c byte) {
 
 // number takes the next group of what may be an account number; nil ends it.
 func (s *speller) number(d *digester, a []byte) {
-	hasDigit := false
+	hasDigit, all := false, len(a) > 0
 	for _, c := range a {
-		if class[c]&clDigit != 0 {
-			hasDigit = true
-			break
-		}
+		digit := class[c]&clDigit != 0
+		hasDigit, all = hasDigit || digit, all && digit
 	}
-	short := len(a) > 0 && len(a) <= 5
+	short := len(a) > 0 && (len(a) <= 5 || all && len(a) <= 7)
 	if short && (hasDigit || len(a) == 4 || len(a) == 2) && len(s.num)+len(a) <= 48 {
 		s.num = append(s.num, a...)
 		s.groups++
@@ -130,5 +147,5 @@ func (s *speller) flushAddress(d *digester) {
 			d.ident(idToken, a)
 		}
 	}
-	s.addr, s.at, s.dot, s.open = s.addr[:0], false, false, false
+	s.addr, s.last, s.at, s.dot, s.open = s.addr[:0], nil, false, false, false
 }

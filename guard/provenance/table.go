@@ -1,6 +1,9 @@
 package provenance
 
-import "math/bits"
+import (
+	"math"
+	"math/bits"
+)
 
 // A mark is the 40 upper bits of a hash. The key is secret, so that nobody
 // can look for two texts of one mark; by chance one probe in 10^12 errs for
@@ -76,6 +79,19 @@ func (t *table) add(m mark, ord uint32) bool {
 	return t.n > n
 }
 
+// touch brings the places of marks into the cache, many at once, before they
+// are taken up one by one.
+func (t *table) touch(marks []mark) (sum uint64) {
+	for _, m := range marks {
+		sh, at := place(m)
+		s := &t.shards[sh]
+		if n := len(s.slots); n > 0 {
+			sum += s.slots[s.index(at)]
+		}
+	}
+	return sum
+}
+
 // get returns the chunk that had m last, or 0.
 func (t *table) get(m mark) uint32 {
 	sh, at := place(m)
@@ -100,7 +116,8 @@ func (t *table) get(m mark) uint32 {
 
 // reserve makes room for n more marks.
 func (t *table) reserve(n int) {
-	each := n/shards + n/(4*shards)
+	// What chance puts into one shard beyond its part is some square roots.
+	each := n/shards + 4*int(math.Sqrt(float64(n)/shards))
 	for i := range t.shards {
 		if s := &t.shards[i]; each > 8 && (s.n+each)*5 > len(s.slots)*4 {
 			s.grow(s.n + each)
@@ -161,6 +178,21 @@ func (t *table) drop(cut uint32, gone func(mark)) {
 			}
 		}
 		t.n += keep
+	}
+}
+
+// tighten gives back what was reserved and not used.
+func (t *table) tighten() {
+	for i := range t.shards {
+		if s := &t.shards[i]; s.n*5 < len(s.slots)*3 {
+			old := s.slots
+			s.slots = make([]uint64, s.n*5/4+2)
+			for _, slot := range old {
+				if slot != 0 {
+					s.insert(slot)
+				}
+			}
+		}
 	}
 }
 

@@ -35,6 +35,9 @@ const (
 	openHead  = "<" + tagName + " "
 	closeTag  = "</" + tagName + ">"
 	nonceSize = 16
+	// neutral stands in place of a bracket. Its letters keep the brackets
+	// before it from being the opening of what follows.
+	neutral = "[tag:"
 )
 
 // NewRenderer returns a Renderer with a fresh nonce of 128 random bits. An
@@ -74,8 +77,9 @@ func (r *Renderer) Render(c cordon.Chunk) string {
 //	<provenance type="…" source="…" id="…" nonce="…">…</provenance>
 //
 // What could open or close such a tag in the text has its opening bracket
-// replaced by "[", in whatever case, spacing, escape or look-alike character.
-// Nothing else of the text is changed, unless the style asks for it.
+// replaced by "[tag:", in whatever case, spacing, escape or look-alike character.
+// Text that hides a tag below several layers of escapes loses its escapes.
+// Nothing else is changed, unless the style asks for it.
 func (r *Renderer) Append(dst []byte, c cordon.Chunk) []byte {
 	if c.Type.Trust() == cordon.Trusted {
 		return append(dst, c.Text...)
@@ -169,7 +173,7 @@ func appendNeutral(dst []byte, text, nonce string) []byte {
 		// The text is not to know the nonce; where it does, it is not handed on.
 		text = strings.ReplaceAll(text, nonce, "[nonce]")
 	}
-	from := 0
+	start, from, layered := len(dst), 0, false
 	for i := 0; i < len(text); {
 		if !suspect[text[i]] {
 			i++
@@ -177,16 +181,79 @@ func appendNeutral(dst []byte, text, nonce string) []byte {
 		}
 		n := opener(text[i:])
 		if n == 0 {
+			layered = layered || escapesEscape(text[i:])
 			i++
 			continue
 		}
 		if opensTag(text[i+n:]) {
-			dst = append(append(dst, text[from:i]...), '[')
+			dst = append(append(dst, text[from:i]...), neutral...)
 			from = i + n
 		}
 		i += n
 	}
-	return append(dst, text[from:]...)
+	dst = append(dst, text[from:]...)
+	if layered && hidesTag(dst[start:]) {
+		dst = appendPlain(dst[:start], string(dst[start:]))
+	}
+	return dst
+}
+
+// escapesEscape reports an escape whose reading may begin another one, or one
+// that has other characters in it.
+func escapesEscape(s string) bool {
+	if s[0] >= utf8.RuneSelf {
+		r, _ := utf8.DecodeRuneInString(s)
+		return r == '\uff06' || r == '\ufe60' || r == '\uff05' || r == '\ufe6a' || r == '\uff3c' || r == '\ufe68'
+	}
+	for i := 1; i < len(s) && i < 12 && s[i] != ' '; i++ {
+		if s[i] >= utf8.RuneSelf {
+			return true
+		}
+	}
+	r, n := decode(s)
+	switch r {
+	case '&', '%':
+		return n > 1 && (s[0] != '&' || r != '&' || s[1] == '#')
+	case '\\':
+		return n > 1 && s[n-1] != '\\'
+	}
+	return false
+}
+
+// maxLayers is how many times over a text is read for a hidden tag.
+const maxLayers = 6
+
+// hidesTag reports text that has a tag of ours once it is read several times
+// over.
+func hidesTag(body []byte) bool {
+	f := foldText(nil, string(body))
+	for range maxLayers {
+		if at, _ := nextTag(string(f), 0); at >= 0 {
+			return true
+		}
+		again := foldText(nil, string(f))
+		if string(again) == string(f) {
+			return false
+		}
+		f = again
+	}
+	return true // nothing honest is written so
+}
+
+// appendPlain appends text without anything that could be read as an escape or
+// a bracket, for text that hides a tag below several layers of escapes.
+func appendPlain(dst []byte, text string) []byte {
+	for _, r := range text {
+		switch {
+		case r == '<' || bracketLike(r) == '<':
+			dst = append(dst, neutral...)
+		case r == '&' || r == '%' || r == '\\' || r >= utf8.RuneSelf && invisible(r) || escapesEscape(string(r)) && r >= utf8.RuneSelf:
+			dst = append(dst, '_')
+		default:
+			dst = utf8.AppendRune(dst, r)
+		}
+	}
+	return dst
 }
 
 // opener is the length of the opening bracket that s begins with, escaped or
@@ -202,6 +269,13 @@ func opener(s string) int {
 		}
 		return 0
 	}
+	if s[0] == '&' {
+		// Most ampersands begin no reference, or are the escape of one.
+		rest := strings.TrimPrefix(s[1:], "amp;")
+		if rest == "" || rest[0] != '#' && class[rest[0]]&clLetter == 0 {
+			return 0
+		}
+	}
 	r, n := decode(s)
 	if r == '<' || r >= utf8.RuneSelf && bracketLike(r) == '<' {
 		return n
@@ -213,6 +287,11 @@ func opener(s string) int {
 // tag, whatever stands between its letters. It stops at the next opening
 // bracket, so that looking from each takes linear time in all.
 func opensTag(s string) bool {
+	// The usual tags differ in their first letter.
+	first := strings.TrimPrefix(s, "/")
+	if first != "" && class[first[0]]&clLetter != 0 && first[0]|0x20 != tagName[0] {
+		return false
+	}
 	at := 0
 	for i := 0; i < len(s); {
 		r, n := decode(s[i:])
@@ -220,35 +299,28 @@ func opensTag(s string) bool {
 		if r == '<' || bracketLike(r) == '<' {
 			return false
 		}
-		c := letterOf(r)
-		if c == 0 {
-			continue
-		}
-		if c != tagName[at] {
-			return false
-		}
-		if at++; at == len(tagName) {
-			return true
+		var buf [utf8.UTFMax * 18]byte
+		for _, c := range appendFolded(buf[:0], r) {
+			if class[c]&clSymbol == 0 {
+				continue
+			}
+			if c != tagName[at] {
+				return false
+			}
+			if at++; at == len(tagName) {
+				return true
+			}
 		}
 	}
 	return false
 }
 
-// letterOf is the letter or digit that a character is read as, or 0 where it
-// is none.
-func letterOf(r rune) byte {
-	if r < utf8.RuneSelf {
-		if class[byte(r)]&(clLetter|clDigit) != 0 {
-			return plain[byte(r)]
-		}
-		return 0
+// appendFolded appends the form in which a character is compared.
+func appendFolded(dst []byte, r rune) []byte {
+	if r >= utf8.RuneSelf {
+		return appendRune(dst, r)
 	}
-	var buf [utf8.UTFMax * 18]byte
-	f := appendRune(buf[:0], r)
-	if len(f) == 0 || class[f[0]]&clSymbol == 0 {
-		return 0
-	}
-	return f[0]
+	return append(dst, plain[byte(r)])
 }
 
 // Span is a part of rendered text.

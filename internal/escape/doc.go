@@ -14,10 +14,11 @@
 //
 // A runtime that this host does not have is skipped with what cordon says
 // about it, unless CORDON_ESCAPE_REQUIRE names it ("native,docker,gvisor").
-// CORDON_ESCAPE_IMAGE is the image for docker, CORDON_ESCAPE_DIR an existing
-// directory to work in, CORDON_ESCAPE_CORDON a binary to try instead of this
-// source. As root the native runtime is tried a second time as
-// an ordinary user.
+// Docker is the engine that there is, with CORDON_ESCAPE_IMAGE, or one that
+// the test starts as root, with an image of this machine's programs.
+// CORDON_ESCAPE_DIR is an existing directory to work in, CORDON_ESCAPE_CORDON
+// a binary to try instead of this source. As root the native runtime is tried
+// a second time as an ordinary user.
 //
 // What they do not show: that the kernel itself has no hole, and anything
 // about an attack that is not in the table.

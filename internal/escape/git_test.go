@@ -186,7 +186,7 @@ func nestedRepositories(t *testing.T, p *place) {
 	paths := []string{
 		"nested/.git/hooks/pre-commit", "nested/.git/config.worktree", "nested/.git/info/attributes", ".git/modules/module/hooks/post-checkout", ".git/modules/module/config.worktree",
 		".git/modules/other/hooks/pre-commit", ".git/modules/other/config", ".git/worktrees/tree/hooks/pre-commit", ".git/worktrees/tree/config.worktree", ".git/worktrees/new/gitdir",
-		"bare/hooks/post-receive", "other.git/hooks/update", "new/.git/config", "new/.git/hooks/pre-commit", "new2/.git/HEAD", "new.git/hooks/post-receive", "new.git/config",
+		"bare/hooks/post-receive", "other.git/hooks/update", "new/.git/config", "new/.git/hooks/pre-commit", "new2/.git/HEAD", "pointer/.git", "new.git/hooks/post-receive", "new.git/config",
 		"fake/HEAD", "fake/config", "fake/hooks/pre-commit",
 	}
 	before := p.configs(t)
@@ -209,6 +209,19 @@ func nestedRepositories(t *testing.T, p *place) {
 	if p.bare(invocation{attack: []string{"write", "list=README", "text=x"}}).got("the project") != "reached" {
 		t.Error("the attack proves nothing")
 	}
+	t.Run("commands left for a rebase keep the state that goes with them back", func(t *testing.T) {
+		p := p.in(t)
+		head, err := os.ReadFile(p.workspace + "/.git/HEAD")
+		check(t, err)
+		r := p.write([]string{".git/rebase-merge/git-rebase-todo", ".git/HEAD", ".git/refs/heads/new", "ordinary/file"}, "exec evil\n")
+		r.reportsRefused(".git/rebase-merge/git-rebase-todo", ".git/HEAD", ".git/refs/heads/new")
+		if now, err := os.ReadFile(p.workspace + "/.git/HEAD"); err != nil || string(now) != string(head) {
+			t.Errorf("HEAD is %q, %v", now, err)
+		}
+		if _, err := os.Lstat(p.workspace + "/ordinary/file"); err != nil {
+			t.Error("an ordinary file was not committed: ", err)
+		}
+	})
 }
 
 // configs are the files of all repositories that say what runs.
@@ -237,10 +250,44 @@ func poisonedRepository(t *testing.T, p *place) {
 		t.Error("an ordinary script was not committed: ", err)
 	}
 	p.useGit(t, p.workspace, mark, false)
+	t.Run("what the repository's own configuration runs", func(t *testing.T) { configuredCode(t, p.in(t)) })
+	p.repository(p.workspace)
 
 	dir := p.copyWorkspace()
 	p.bare(invocation{attack: []string{"git-poison", "workspace=" + dir, "mark=" + mark}, dir: dir})
 	p.useGit(t, dir, mark, true)
+}
+
+// configuredCode: what the repository's own configuration, which its owner
+// made, runs from the worktree.
+func configuredCode(t *testing.T, p *place) {
+	check(t, os.RemoveAll(p.workspace+"/.git"))
+	p.repository(p.workspace)
+	mark := p.base + "/copy-mark"
+	defer os.Remove(mark)
+	p.dir(0o755, p.workspace+"/githooks", p.workspace+"/tools")
+	const harmless = "#!/bin/sh\nexit 0\n"
+	paths := []string{"githooks/pre-commit", "tools/watch", "tools/clean", "shared.config"}
+	for _, path := range paths {
+		p.file(p.workspace+"/"+path, harmless, 0o755)
+	}
+	p.file(p.workspace+"/shared.config", "", 0o644)
+	p.file(p.workspace+"/.gitattributes", "*.filtered filter=own\n", 0o644)
+	for name, value := range map[string]string{"core.hooksPath": "githooks", "core.fsmonitor": "tools/watch", "filter.own.clean": "tools/clean", "include.path": "../shared.config"} {
+		p.git(p.workspace, "config", name, value)
+	}
+	before := look(t, p.workspace, nil)
+	scripts := append(slices.Clone(paths[:3]), "githooks/post-commit", "a.filtered")
+	r := p.write(scripts, "#!/bin/sh\necho ran >> '"+mark+"'\n")
+	r.reportsRefused(scripts[:4]...)
+	p.useGit(t, p.workspace, mark, false)
+	p.write([]string{"shared.config"}, "[core]\n\tfsmonitor = echo ran >> '"+mark+"'\n").reportsRefused("shared.config")
+	for _, path := range append(paths, "githooks/post-commit") {
+		if look(t, p.workspace, nil)[path] != before[path] {
+			t.Errorf("%s was committed, and the repository's configuration has git run it", path)
+		}
+	}
+	p.useGit(t, p.workspace, mark, false)
 }
 
 func otherSpellings(t *testing.T, p *place) {

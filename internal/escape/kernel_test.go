@@ -146,13 +146,14 @@ func foreignCalls(t *testing.T, p *place) {
 		t.Skip("only amd64 has foreign system calls")
 	}
 	for _, attack := range []string{"i386", "x32"} {
-		r := p.cordon(invocation{attack: []string{attack}})
-		// 128 + SIGSYS; a runtime that has no such calls may end it by SIGSEGV.
-		if r.code != 128+int(unix.SIGSYS) && (p.runtime != "gvisor" || r.code == 0) {
+		r := p.cordon(invocation{attack: []string{attack}, flags: []string{"--timeout", "5s"}})
+		switch {
+		case p.runtime == "gvisor": // its own kernel has none of these calls, and may end or hang the program
+			if strings.Contains(r.stdout, "reached") {
+				t.Errorf("%s: it was answered\n%s", attack, r.text())
+			}
+		case r.code != 128+int(unix.SIGSYS) || len(r.lines) > 0:
 			t.Errorf("%s: it was not killed\n%s", attack, r.text())
-		}
-		for _, l := range r.lines {
-			t.Errorf("%s: it came back: %v", attack, l)
 		}
 		bare := p.bare(invocation{attack: []string{attack}})
 		if attack == "i386" && bare.got("int 0x80") != "reached" {
@@ -239,7 +240,7 @@ func terminals(t *testing.T, p *place) {
 	t.Run("on a terminal", func(t *testing.T) {
 		p := p.in(t)
 		r, left := run(t, p, false)
-		r.refused(answers{"TIOCSTI *": "EPERM ENOTTY EIO ENOSYS", "TIOCLINUX*": "EPERM ENOTTY EINVAL ENOSYS", "TIOCSCTTY*": "EPERM ENOTTY EBADF refused EINVAL", "open /dev/tty": "ENXIO ENOENT EACCES EPERM", "open *": "ENOENT ENXIO EACCES EPERM EIO", "*": "EPERM ENOTTY ENOENT ENXIO EACCES EIO"})
+		r.refused(answers{"TIOCSTI *": "EPERM ENOTTY EIO ENOSYS", "TIOCLINUX*": "EPERM ENOTTY EINVAL ENOSYS", "TIOCSCTTY*": "EPERM ENOTTY EBADF refused EINVAL", "open *": "ENOENT ENXIO EACCES EPERM EIO"})
 		if left != "" {
 			t.Errorf("the host's terminal would read %q", left)
 		}
@@ -263,7 +264,7 @@ func steered(t *testing.T, p *place) {
 	p.cordon(invocation{attack: []string{"steer"}}).ended(0).refused(answers{"write *": "EROFS ENOENT EACCES EPERM refused", "read *": "ENOENT EACCES EPERM refused"})
 	if os.Geteuid() == 0 {
 		bare := p.bare(invocation{attack: []string{"steer"}, root: true})
-		bare.reached("write /proc/sys/kernel/core_pattern", "write /proc/sysrq-trigger", "read /proc/kallsyms")
+		bare.reached("write /proc/sys/kernel/core_pattern", "read /proc/kallsyms")
 		bare.saw()
 	}
 }
@@ -295,7 +296,7 @@ func noCgroups(t *testing.T, p *place) {
 func noSignals(t *testing.T, p *place) {
 	pid, _, alive := p.hostProcess()
 	attack := []string{"signals", fmt.Sprint("pid=", pid)}
-	p.cordon(invocation{attack: append(attack, "all=1")}).ended(0).refused(answers{"kill *": "ESRCH", "its group": "ESRCH", "tgkill": "ESRCH", "by pidfd": "ESRCH EINVAL", "sigqueue": "ESRCH EPERM", "kill -1": "done", "prlimit": "ESRCH EPERM EINVAL", "priority": "ESRCH", "affinity": "ESRCH"})
+	p.cordon(invocation{attack: append(attack, "all=1")}).ended(0).refused(answers{"kill *": "ESRCH", "its group": "ESRCH", "tgkill": "ESRCH", "by pidfd": "ESRCH EINVAL ENOSYS", "sigqueue": "ESRCH EPERM", "kill -1": "done", "prlimit": "ESRCH EPERM EINVAL", "priority": "ESRCH", "affinity": "ESRCH"})
 	if !alive() {
 		t.Error("the host's process was ended or stopped")
 	}

@@ -3,6 +3,7 @@
 package escape
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cordon-sandbox/cordon/internal/testimage"
 )
 
 // built is what TestMain made: everybody may read it.
@@ -79,30 +82,77 @@ func TestEscapeAsUser(t *testing.T) {
 }
 
 func table(t *testing.T, runtime string, user *syscall.Credential) {
-	needRuntime(t, runtime, user)
+	under := needRuntime(t, runtime, user)
 	for _, k := range kinds {
 		t.Run(fmt.Sprintf("%02d %s", k.number, k.name), func(t *testing.T) {
 			if why := k.not[runtime]; why != "" {
 				t.Skipf("does not apply to %s: %s", runtime, why)
 			}
-			p := newPlace(t, runtime, user)
-			k.run(t, p)
+			k.run(t, newPlace(t, under))
 		})
 	}
 }
 
+// underTest is a runtime, and what cordon is to be told for it.
+type underTest struct {
+	runtime    string
+	user       *syscall.Credential
+	env, flags []string
+	// platform is what gVisor found to be its best on this machine, which
+	// takes it seconds and which it keeps in this file.
+	platform []byte
+}
+
+const platformFile = "/cordon/gvisor/platform"
+
 // needRuntime skips where cordon itself says that it cannot use the runtime.
-func needRuntime(t *testing.T, runtime string, user *syscall.Credential) {
+func needRuntime(t *testing.T, runtime string, user *syscall.Credential) underTest {
 	t.Helper()
-	p := newPlace(t, runtime, user)
-	r := p.cordon(invocation{command: []string{"true"}, timeout: time.Minute})
+	under := underTest{runtime: runtime, user: user}
+	r := tryRuntime(t, under)
+	if r.code != 0 && runtime == "docker" && os.Geteuid() == 0 && !strings.Contains(r.stderr, "not built") {
+		if withEngine, err := engine(t, under); err != nil {
+			t.Logf("there is no engine, and none can be started: %v", err)
+		} else {
+			under = withEngine
+			r = tryRuntime(t, under)
+		}
+	}
 	if r.code == 0 {
-		return
+		under.platform, _ = os.ReadFile(r.state + platformFile) // of gvisor only
+		return under
 	}
 	if slices.Contains(strings.Split(os.Getenv("CORDON_ESCAPE_REQUIRE"), ","), runtime) {
 		t.Fatalf("runtime %s is required, but cordon run -- true ended with %d: %s", runtime, r.code, r.stderr)
 	}
 	t.Skipf("cordon cannot use %s here: exit %d: %s", runtime, r.code, r.stderr)
+	return under
+}
+
+func tryRuntime(t *testing.T, under underTest) *result {
+	t.Helper()
+	p := newPlace(t, under)
+	r := p.cordon(invocation{command: []string{"true"}, timeout: time.Minute})
+	r.state = p.state
+	return r
+}
+
+// engine is a Docker engine, of the test's own where there is none, with an
+// image of this machine's programs.
+func engine(t *testing.T, under underTest) (underTest, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	e, err := testimage.StartEngine(ctx)
+	if err != nil {
+		return under, err
+	}
+	t.Cleanup(func() { check(t, e.Stop()) })
+	if err := e.Import(ctx, ""); err != nil {
+		return under, err
+	}
+	under.env, under.flags = []string{"DOCKER_HOST=" + e.Host}, []string{"--image", testimage.Image}
+	return under, nil
 }
 
 // kind is one of the forty.

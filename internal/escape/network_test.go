@@ -4,6 +4,7 @@ package escape
 
 import (
 	"net"
+	"os"
 	"strings"
 	"testing"
 
@@ -30,18 +31,24 @@ func noDaemons(t *testing.T, p *place) {
 	env := []string{"SSH_AUTH_SOCK=" + sockets[3], "DBUS_SESSION_BUS_ADDRESS=unix:path=" + sockets[2], "WAYLAND_DISPLAY=wayland-0", "XDG_RUNTIME_DIR=" + p.base + "/run/user"}
 	p.cordon(invocation{attack: attack, env: env}).ended(0).refused(answers{"dial *": "ENOENT ECONNREFUSED EACCES", "variable *": "refused"})
 	p.bare(invocation{attack: attack, env: env}).reached("dial "+sockets[0], "dial "+sockets[1], "dial "+sockets[2], "variable SSH_AUTH_SOCK")
-	t.Run("a socket in the workspace is the host's too", func(t *testing.T) {
-		p := p.in(t)
-		// A directory's sockets cannot be told from its files: what listens
-		// there was put there by the user. It must at least not be a way to
-		// what a run puts in place of one.
-		listener(t, "unix", p.workspace+"/app.sock")
-		r := p.cordon(invocation{attack: []string{"daemons", "socket0=" + p.workspace + "/app.sock"}}).ended(0)
-		t.Logf("dial of a socket in the workspace: %s", r.got("dial "+p.workspace+"/app.sock"))
-		if got := r.got("dial " + p.workspace + "/app.sock"); got == "reached" {
-			t.Error("a socket of the host that lies in the workspace was reached")
-		}
-	})
+	for where, c := range map[string]struct{ dir, flag string }{
+		"in the workspace": {p.workspace, ""}, "below a root that is read": {p.base + "/run", "--read"},
+	} {
+		t.Run("a socket "+where, func(t *testing.T) {
+			p := p.in(t)
+			path := c.dir + "/app.sock"
+			listener(t, "unix", path)
+			p.own(path)
+			check(t, os.Chmod(path, 0o777))
+			defer os.Remove(path)
+			i := invocation{attack: []string{"daemons", "socket0=" + path}}
+			if c.flag != "" {
+				i.flags = []string{c.flag, c.dir}
+			}
+			p.cordon(i).ended(0).refused(answers{"dial " + path: "ECONNREFUSED ENOENT EACCES EPERM"})
+			p.bare(i).reached("dial " + path)
+		})
+	}
 }
 
 func noAbstract(t *testing.T, p *place) {
@@ -103,7 +110,7 @@ func noNetwork(t *testing.T, p *place) {
 	r := p.cordon(invocation{attack: attack, env: env}).ended(0)
 	r.refused(answers{
 		"tcp*": "ECONNREFUSED ENETUNREACH EHOSTUNREACH EADDRNOTAVAIL EACCES EPERM timeout", "udp*": "ECONNREFUSED ENETUNREACH EHOSTUNREACH EADDRNOTAVAIL EACCES EPERM timeout",
-		"dns by udp": "ECONNREFUSED ENETUNREACH EPERM EACCES timeout", "dns by name": "refused", "ping*": "ENETUNREACH EPERM EACCES EADDRNOTAVAIL EPROTONOSUPPORT",
+		"dns by udp": "ECONNREFUSED ENETUNREACH EPERM EACCES timeout", "dns by name": "refused", "ping*": "ENETUNREACH EHOSTUNREACH EPERM EACCES EADDRNOTAVAIL EPROTONOSUPPORT",
 	})
 	for _, l := range r.lines {
 		if strings.Contains(l.Got, "timeout") {

@@ -26,9 +26,8 @@ import (
 // place is one test's own world: a home with a secret, a workspace in it, a
 // directory that is nobody's business, and Cordon's stores.
 type place struct {
-	t       *testing.T
-	runtime string
-	user    *syscall.Credential
+	t *testing.T
+	underTest
 
 	base, home, workspace, outside, state, config, db string
 	// secret is a file of the home that holds word; word is in nothing else.
@@ -39,13 +38,13 @@ type place struct {
 	runs   *int
 }
 
-func newPlace(t *testing.T, runtime string, user *syscall.Credential) *place {
+func newPlace(t *testing.T, under underTest) *place {
 	t.Helper()
 	base, err := os.MkdirTemp(built.dir, "place-")
 	check(t, err)
 	tag := strings.ToLower(rand.Text()[:12])
 	p := &place{
-		t: t, runtime: runtime, user: user, base: base, home: base + "/home", workspace: base + "/home/project", outside: base + "/outside",
+		t: t, underTest: under, base: base, home: base + "/home", workspace: base + "/home/project", outside: base + "/outside",
 		state: base + "/home/.local/state", config: base + "/home/.config", db: base + "/home/.local/state/audit.db",
 		secret: base + "/home/.ssh/id_ed25519", word: "secret-" + tag, id: "escape-" + tag, runs: new(int),
 	}
@@ -55,6 +54,10 @@ func newPlace(t *testing.T, runtime string, user *syscall.Credential) *place {
 	p.file(p.home+"/.bashrc", "# mine\n", 0o644)
 	p.file(p.outside+"/canary", "canary\n", 0o644)
 	p.file(p.workspace+"/README", "the project\n", 0o644)
+	if len(under.platform) > 0 {
+		p.dir(0o700, p.state+"/cordon", filepath.Dir(p.state+platformFile))
+		p.file(p.state+platformFile, string(under.platform), 0o600)
+	}
 	p.before = p.surroundings()
 	t.Cleanup(p.end)
 	return p
@@ -283,6 +286,7 @@ type result struct {
 	lines          []line
 	outcome        outcome
 	cut            bool
+	state          string // of the place, where it is asked for
 }
 
 // outcome is what cordon prints with --json.
@@ -309,7 +313,7 @@ func (p *place) environment(more []string) []string {
 			env = append(env, name+"="+v)
 		}
 	}
-	return append(env, more...)
+	return append(append(env, p.env...), more...)
 }
 
 // command is cordon run as a user would start it.
@@ -319,7 +323,7 @@ func (p *place) command(ctx context.Context, i invocation) *exec.Cmd {
 	if image := os.Getenv("CORDON_ESCAPE_IMAGE"); image != "" && p.runtime == "docker" {
 		argv = append(argv, "--image", image)
 	}
-	argv = append(append(argv, i.flags...), "--")
+	argv = append(append(append(argv, p.flags...), i.flags...), "--")
 	if i.command != nil {
 		argv = append(argv, i.command...)
 	} else {

@@ -50,6 +50,9 @@ func overlayTrees(t *testing.T, p *place) {
 	copied := p.copyWorkspace()
 	p.bare(invocation{attack: []string{"overlay"}, dir: copied}).ended(0)
 	want := look(t, copied, nil)
+	if p.runtime == "gvisor" {
+		delete(want, "fifo") // pipes are its own kernel's, and in no file system
+	}
 
 	before, beforeTimes := look(t, p.workspace, nil), times(t, p.workspace)
 	p.cordon(invocation{attack: []string{"overlay"}, flags: []string{"--discard"}}).ended(0)

@@ -33,6 +33,18 @@ const (
 	Arg  = "init"
 )
 
+// Environment is that of the first process, not of the program: the Go
+// runtime must not need threads that a full pids cap would deny it.
+func Environment() []string { return []string{"GOMAXPROCS=2", "GOTRACEBACK=none"} }
+
+// Threads are the tasks of the first process itself, which come on top of the
+// cap of processes.
+const Threads = 16
+
+// ScratchSlack is how much larger than the disk cap each directory of memory
+// is: who fills one has to be seen over the cap.
+const ScratchSlack = 4 << 20
+
 // plan is what the supervisor tells the first process.
 type plan struct {
 	Argv, Env []string
@@ -43,8 +55,9 @@ type plan struct {
 	Listen     []string
 	TTY        bool
 	Rows, Cols uint16
-	// Scratch are the writable directories of memory, to be measured.
-	Scratch []string
+	// Scratch are the writable directories of memory, to be measured;
+	// Writable what else may be written to.
+	Scratch, Writable []string
 }
 
 // event is what the first process tells the supervisor.
@@ -76,5 +89,6 @@ type Seen struct {
 	NoNewPrivs, NoCaps, Filter bool
 	// Devices is the number of network devices, loopback among them.
 	Devices int
-	UID     int
+	// Landlock is the version of it that is in force, or 0.
+	Landlock int
 }

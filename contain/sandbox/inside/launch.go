@@ -3,10 +3,12 @@ package inside
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -59,6 +61,9 @@ type Process struct {
 	box   Box
 	began time.Time
 	link  *link
+	// streams are the program's own, as long as this process is there: the
+	// wire may have ended before they are read.
+	streams [firstConn]*stream
 	// events arrive in order; closed when the wire has ended.
 	events    chan event
 	listeners []*listener
@@ -73,9 +78,9 @@ type Process struct {
 	stop, ended chan struct{}
 	result      sandbox.Result
 
-	meter          meter
-	scratch, disk  atomic.Int64
-	oomKills       atomic.Int64
+	meter         meter
+	scratch, disk atomic.Int64
+	oomKills      atomic.Int64
 
 	mu     sync.Mutex
 	cause  error
@@ -101,7 +106,10 @@ func Prepare(runtime string, s sandbox.Spec, own []string) (sandbox.Spec, sandbo
 	if len(s.Listen) > 0 && s.Accept == nil {
 		return s, caps, fmt.Errorf("%s: addresses to listen on, but nothing to accept the listeners", runtime)
 	}
-	mounts := slices.Clone(s.Mounts)
+	mounts := slices.DeleteFunc(slices.Clone(s.Mounts), func(m sandbox.Mount) bool {
+		_, err := os.Lstat(m.Source)
+		return m.Optional && errors.Is(err, os.ErrNotExist)
+	})
 	for i := range mounts {
 		m := &mounts[i]
 		m.Source, m.Target = path.Clean(m.Source), path.Clean(m.Target)
@@ -156,9 +164,9 @@ func (l *Launch) Run(ctx context.Context) (*Process, error) {
 	}
 	p.stdout = sandbox.NewCapped(l.Spec.Stdout, l.Caps.OutputBytes)
 	p.stderr = sandbox.NewCapped(l.Spec.Stderr, l.Caps.OutputBytes)
-	p.copy(p.stdout, p.link.stream(streamOut))
-	p.copy(p.stderr, p.link.stream(streamErr))
-	go feed(p.link.stream(streamIn), l.Spec.Stdin)
+	p.copy(p.stdout, p.streams[streamOut])
+	p.copy(p.stderr, p.streams[streamErr])
+	go feed(p.streams[streamIn], l.Spec.Stdin)
 	p.watcher.Go(p.watch)
 	go p.finish()
 	return p, nil
@@ -174,6 +182,9 @@ func (p *Process) handshake() error {
 	s, l := p.l.Spec, p.l
 	in, out := p.box.Wire()
 	p.link = newLink(out, in)
+	for id := range p.streams {
+		p.streams[id] = p.link.stream(uint32(id))
+	}
 	p.link.control = func(k kind, payload []byte) error {
 		var e event
 		if k != kEvent || json.Unmarshal(payload, &e) != nil {
@@ -220,8 +231,16 @@ func (p *Process) handshake() error {
 		Argv: s.Argv, Env: s.Env, Dir: s.Dir, FileBytes: l.Caps.FileBytes, OpenFiles: l.Caps.OpenFiles,
 		Listen: s.Listen, TTY: s.TTY, Rows: s.Rows, Cols: s.Cols, Scratch: l.Scratch,
 	}
-	if err := p.link.sendJSON(kPlan, pl); err != nil && !errors.Is(err, syscall.EPIPE) {
+	for _, m := range s.Mounts {
+		if m.Access != sandbox.ReadOnly {
+			pl.Writable = append(pl.Writable, m.Target)
+		}
+	}
+	switch err := p.link.sendJSON(kPlan, pl); {
+	case errors.Is(err, errTooLong):
 		return err
+	case err != nil: // it is gone, and how is told by its end
+		p.box.Kill()
 	}
 	e, ok := <-p.events
 	switch {
@@ -286,6 +305,14 @@ func (p *Process) Kill(cause error) {
 	p.box.Kill()
 }
 
+// Resize tells the program's terminal its size; without one it does nothing.
+func (p *Process) Resize(rows, cols uint16) {
+	if p.l.Spec.TTY {
+		size := binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, rows), cols)
+		_ = p.link.send(kResize, 0, size) // a program that has ended has no terminal
+	}
+}
+
 func (p *Process) killedFor() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -301,11 +328,13 @@ func (p *Process) Wait() (sandbox.Result, error) {
 	return p.result, nil
 }
 
-func (p *Process) copy(w io.Writer, s *stream) {
+func (p *Process) copy(w *sandbox.Capped, s *stream) {
 	p.copiers.Go(func() {
-		_, _ = io.Copy(onlyWriter{w}, onlyReader{s})
-		// A writer that fails must not stop the program in its next write.
-		_, _ = io.Copy(io.Discard, onlyReader{s})
+		// Where it is the writer that fails, the program's next write fails
+		// too, as it would without walls.
+		if _, _ = io.Copy(w, onlyReader{s}); w.Err() != nil {
+			s.Close()
+		}
 	})
 }
 
@@ -347,6 +376,7 @@ const exitGrace = 2 * time.Second
 
 // finish waits for the end and says what became of it.
 func (p *Process) finish() {
+	var grace *time.Timer
 	for e := range p.events {
 		p.mu.Lock()
 		first := e.Kind == "exit" && p.cause == nil && p.exit == nil
@@ -356,13 +386,14 @@ func (p *Process) finish() {
 		p.mu.Unlock()
 		if first {
 			p.use(&e)
-			defer time.AfterFunc(exitGrace, p.box.Kill).Stop()
+			grace = time.AfterFunc(exitGrace, p.box.Kill)
 		}
 	}
-	// The wire has ended: what is not gone by itself has lost its supervisor.
-	timer := time.AfterFunc(exitGrace, p.box.Kill)
+	if grace == nil { // the wire has ended: what is left has lost its supervisor
+		grace = time.AfterFunc(exitGrace, p.box.Kill)
+	}
 	<-p.box.Done()
-	timer.Stop()
+	grace.Stop()
 	close(p.stop)
 	p.watcher.Wait()
 	wall := time.Since(p.began)
@@ -382,8 +413,9 @@ func (p *Process) outcome(wall time.Duration) sandbox.Result {
 	stats := p.merge(p.box.Usage())
 	stats.DiskBytes, stats.PIDs, stats.MemoryBytes = p.disk.Load(), 0, 0
 	r := sandbox.Result{Wall: wall, Stats: stats, StdoutCut: p.stdout.Cut(), StderrCut: p.stderr.Cut(), Controls: p.controls}
+	r.OutputErr = errors.Join(p.stdout.Err(), p.stderr.Err())
 	p.mu.Lock()
-	exit, cause := p.exit, p.cause
+	exit, cause, linked := p.exit, p.cause, p.linked
 	p.mu.Unlock()
 	r.ExitCode, r.Signal = 128+int(syscall.SIGKILL), int(syscall.SIGKILL)
 	switch {
@@ -395,7 +427,7 @@ func (p *Process) outcome(wall time.Duration) sandbox.Result {
 		r.Cause = cause
 	default:
 		if r.Cause = p.capReached(0); r.Cause == nil {
-			r.Cause = fmt.Errorf("%s: the sandbox ended without a result (%v): %s", p.l.Runtime, p.linked, p.box.Said())
+			r.Cause = fmt.Errorf("%s: the sandbox ended without a result (%v): %s", p.l.Runtime, linked, p.box.Said())
 		}
 	}
 	if r.Stats.CPU > r.User+r.System {

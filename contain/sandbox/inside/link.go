@@ -22,6 +22,7 @@ const (
 	kEnd                    // no more bytes come from this side
 	kReset                  // the stream is given up
 	kCredit                 // so many more bytes may be sent
+	kResize                 // to the inside: rows and columns of the terminal
 )
 
 const (
@@ -43,7 +44,10 @@ const (
 	firstConn
 )
 
-var errProtocol = errors.New("inside: the protocol was broken")
+var (
+	errProtocol = errors.New("inside: the protocol was broken")
+	errTooLong  = errors.New("inside: arguments and environment are too long")
+)
 
 func broken(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errProtocol, fmt.Sprintf(format, args...))
@@ -60,7 +64,7 @@ func limitOf(k kind) int {
 		return maxData
 	case kOpen:
 		return 2
-	case kCredit:
+	case kCredit, kResize:
 		return 4
 	}
 	return 0
@@ -74,8 +78,9 @@ type link struct {
 	// opened takes a new connection; nil where none may come.
 	opened func(index int, s *stream) error
 
-	wmu sync.Mutex
-	w   io.Writer
+	wmu   sync.Mutex
+	w     io.Writer
+	frame []byte // the last that was sent, for its space
 
 	mu      sync.Mutex
 	streams map[uint32]*stream
@@ -99,13 +104,20 @@ func (l *link) stream(id uint32) *stream {
 }
 
 func (l *link) send(k kind, id uint32, payload []byte) error {
-	frame := make([]byte, headerSize, headerSize+len(payload))
-	frame[0] = byte(k)
-	binary.BigEndian.PutUint32(frame[1:], id)
-	binary.BigEndian.PutUint32(frame[5:], uint32(len(payload)))
-	frame = append(frame, payload...)
 	l.wmu.Lock()
 	defer l.wmu.Unlock()
+	return l.write(k, id, payload)
+}
+
+// write is under l.wmu.
+func (l *link) write(k kind, id uint32, payload []byte) error {
+	frame := append(l.frame[:0], byte(k))
+	frame = binary.BigEndian.AppendUint32(frame, id)
+	frame = binary.BigEndian.AppendUint32(frame, uint32(len(payload)))
+	frame = append(frame, payload...)
+	if len(frame) <= maxData+headerSize { // a plan is sent once
+		l.frame = frame
+	}
 	_, err := l.w.Write(frame)
 	return err
 }
@@ -116,7 +128,7 @@ func (l *link) sendJSON(k kind, v any) error {
 		return err
 	}
 	if len(text) > limitOf(k) {
-		return fmt.Errorf("inside: %d bytes of arguments and environment (want at most %d)", len(text), limitOf(k))
+		return fmt.Errorf("%w: %d bytes (want at most %d)", errTooLong, len(text), limitOf(k))
 	}
 	return l.send(k, 0, text)
 }
@@ -162,7 +174,7 @@ func (l *link) read() error {
 
 func (l *link) take(k kind, id uint32, payload []byte) error {
 	switch k {
-	case kPlan, kGo, kEvent:
+	case kPlan, kGo, kEvent, kResize:
 		return l.control(k, payload)
 	case kOpen:
 		return l.takeOpen(id, payload)
@@ -185,9 +197,6 @@ func (l *link) take(k kind, id uint32, payload []byte) error {
 	case kEnd:
 		s.takeEnd()
 	case kReset:
-		if id < firstConn {
-			return broken("stream %d given up", id)
-		}
 		l.forget(s)
 		s.fail(io.ErrUnexpectedEOF)
 	case kCredit:
@@ -236,12 +245,7 @@ func (l *link) open(index int) (*stream, error) {
 	// Numbers go over the wire in order.
 	l.wmu.Lock()
 	l.mu.Unlock()
-	var frame [headerSize + 2]byte
-	frame[0] = byte(kOpen)
-	binary.BigEndian.PutUint32(frame[1:], s.id)
-	binary.BigEndian.PutUint32(frame[5:], 2)
-	binary.BigEndian.PutUint16(frame[headerSize:], uint16(index))
-	_, err := l.w.Write(frame[:])
+	err := l.write(kOpen, s.id, binary.BigEndian.AppendUint16(nil, uint16(index)))
 	l.wmu.Unlock()
 	return s, err
 }

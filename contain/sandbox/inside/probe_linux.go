@@ -14,20 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var probeArgs = []string{"look", "memory", "pids", "disk", "wait"}
+var probeArgs = []string{"look", "memory", "pids", "disk", "wait", "none"}
 
 func isProbe(what string) bool { return slices.Contains(probeArgs, what) }
-
-// found is what the program of a probe saw inside.
-type found struct {
-	Status map[string]string // of /proc/self/status
-	// Errnos of what must fail; 0 is that it did not.
-	Mount, Unshare, Ptrace, WriteRoot int
-	Processes, Interfaces             int
-	OverlayErr                        string
-}
-
-const overlayAt = "/mnt/overlay"
 
 func probeInside(what string) int {
 	switch what {

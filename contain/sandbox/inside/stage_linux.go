@@ -1,6 +1,7 @@
 package inside
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,20 +18,14 @@ import (
 	"time"
 
 	"github.com/cordon-sandbox/cordon/contain/sandbox"
+	"github.com/landlock-lsm/go-landlock/landlock"
+	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"golang.org/x/sys/unix"
 )
 
 // exitStage is what the first process ends with when it could not do its
 // work; the supervisor reads the wire rather than this.
 const exitStage = 125
-
-// Environment is that of the first process, not of the program: the Go
-// runtime must not need threads that a full pids cap would deny it.
-var Environment = []string{"GOMAXPROCS=2", "GOTRACEBACK=none"}
-
-// Threads are the tasks of the first process itself, which come on top of the
-// cap of processes.
-const Threads = 16
 
 // Main takes over when the binary was started as the first process inside a
 // sandbox (or as the program that a probe looks around with), and then never
@@ -50,13 +46,18 @@ func Main() {
 // connections, reaps what becomes an orphan and ends with the program.
 type stage struct {
 	link *link
-	plan plan
+	// streams of the program, as long as this process lives.
+	streams [firstConn]*stream
+	plan    plan
 	// planned and started are closed by the supervisor's word.
 	planned, started chan struct{}
 	carried          sync.WaitGroup // output that is under way
 	sent             sync.WaitGroup // what connections still have to say
-	mu               sync.Mutex
-	conns            int
+
+	landlock int // its version, or 0
+
+	mu  sync.Mutex
+	tty *os.File
 }
 
 func newStage() *stage {
@@ -64,6 +65,9 @@ func newStage() *stage {
 	in, out := pollable(0), pollable(1)
 	s.link = newLink(in, out)
 	s.link.control = s.hear
+	for id := range s.streams {
+		s.streams[id] = s.link.stream(uint32(id))
+	}
 	return s
 }
 
@@ -83,10 +87,27 @@ func (s *stage) hear(k kind, payload []byte) error {
 		close(s.planned)
 	case kGo:
 		close(s.started)
+	case kResize:
+		if len(payload) == 4 {
+			s.resize(binary.BigEndian.Uint16(payload), binary.BigEndian.Uint16(payload[2:]))
+		}
 	default:
 		return broken("kind %d", k)
 	}
 	return nil
+}
+
+func (s *stage) resize(rows, cols uint16) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.tty == nil {
+		return
+	}
+	if raw, err := s.tty.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { // a terminal that is gone has no size
+			_ = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: cols})
+		})
+	}
 }
 
 // say tells the supervisor; if it is gone so are we.
@@ -107,12 +128,13 @@ func (s *stage) fail(step string, err error) int {
 }
 
 func (s *stage) run() int {
+	runtime.LockOSThread() // Landlock holds a thread and what that starts
 	// The program may have our user ID: it must not look into us through /proc.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return s.fail("prctl", err)
 	}
-	if err := closeOthers(); err != nil {
-		return s.fail("close descriptors", err)
+	if err := keepOthers(); err != nil {
+		return s.fail("descriptors", err)
 	}
 	go func() {
 		// The wire ends when the supervisor has died, and all that is inside
@@ -132,7 +154,7 @@ func (s *stage) run() int {
 	if err := s.giveUp(); err != nil {
 		return s.fail("privileges", err)
 	}
-	s.say(event{Kind: "ready", Seen: lookAround()})
+	s.say(event{Kind: "ready", Seen: s.lookAround()})
 	<-s.started
 	child, tty, err := s.start()
 	if err != nil {
@@ -140,7 +162,7 @@ func (s *stage) run() int {
 		if errors.Is(err, os.ErrNotExist) {
 			code = 127
 		}
-		_, _ = fmt.Fprintf(s.link.stream(streamErr), "cordon: %s: %v\n", s.plan.Argv[0], err)
+		_, _ = fmt.Fprintf(s.streams[streamErr], "cordon: %s: %v\n", s.plan.Argv[0], err)
 		s.endOutput()
 		s.say(event{Kind: "exit", Code: code})
 		return code
@@ -153,21 +175,19 @@ func (s *stage) run() int {
 	return s.reap(child, tty)
 }
 
-// closeOthers closes what was inherited beside the three streams, not knowing
-// whose it is. The Go runtime's own poller stays, but ends with exec.
-func closeOthers() error {
-	entries, err := os.ReadDir("/proc/self/fd")
+// keepOthers: what was inherited beside the three streams, not knowing whose
+// it is, ends with exec. So do the Go runtime's own.
+func keepOthers() error {
+	if err := unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err == nil {
+		return nil
+	}
+	entries, err := os.ReadDir("/proc/self/fd") // gVisor of 2022
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		fd, err := strconv.Atoi(e.Name())
-		if err != nil || fd <= 2 {
-			continue
-		}
-		unix.CloseOnExec(fd)
-		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && !strings.HasPrefix(to, "anon_inode:") {
-			_ = unix.Close(fd) // the listing's own is closed already
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
 		}
 	}
 	return nil
@@ -222,22 +242,52 @@ func (s *stage) giveUp() error {
 	if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); errno != 0 {
 		return fmt.Errorf("no_new_privs: %w", errno)
 	}
-	return sandbox.LoadFilter(badCalls()...)
-}
-
-// badCalls are system calls that this kernel has and gets wrong, and that C
-// libraries do without where they are absent: gVisor's statx of 2022 knows no
-// AT_NO_AUTOMOUNT, which every ls asks for.
-func badCalls() []uintptr {
-	var st unix.Statx_t
-	if unix.Statx(unix.AT_FDCWD, "/", unix.AT_NO_AUTOMOUNT, unix.STATX_BASIC_STATS, &st) == unix.EINVAL {
-		return []uintptr{unix.SYS_STATX}
+	var err error
+	if s.landlock, err = s.restrictPaths(); err != nil {
+		return fmt.Errorf("landlock: %w", err)
 	}
-	return nil
+	return sandbox.LoadFilter()
 }
 
-func lookAround() *Seen {
-	seen := &Seen{Namespaces: ownNamespaces(), Filter: true, UID: os.Geteuid()}
+// restrictPaths is a second wall behind the mounts: what may be written is
+// named again, and abstract sockets and signals end at it. It counts for this
+// thread and what it starts. 0 is that the kernel has no such thing.
+func (s *stage) restrictPaths() (abi int, err error) {
+	abi, err = ll.LandlockGetABIVersion()
+	if err != nil || abi < 2 {
+		return 0, nil
+	}
+	dirs := []string{"/dev/mqueue"}
+	var files []string
+	for _, w := range append(s.plan.Writable, s.plan.Scratch...) {
+		if info, err := os.Stat(w); err != nil || info.IsDir() {
+			dirs = append(dirs, w)
+		} else {
+			files = append(files, w)
+		}
+	}
+	c := landlock.V9
+	c.HandledAccessNet = 0 // the network namespace is that wall
+	ruleset, flags, err := c.BestEffort().NewRulesetFD(
+		landlock.RODirs("/"),
+		landlock.RWDirs(dirs...).WithRefer().IgnoreIfMissing(),
+		landlock.RWFiles(files...),
+		landlock.RWFiles("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx").WithIoctlDev().IgnoreIfMissing(),
+		landlock.RWDirs("/dev/pts").WithIoctlDev().IgnoreIfMissing(),
+		landlock.RWDirs("/proc"),
+	)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(ruleset)
+	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(ruleset), uintptr(flags), 0); errno != 0 {
+		return 0, errno
+	}
+	return abi, nil
+}
+
+func (s *stage) lookAround() *Seen {
+	seen := &Seen{Landlock: s.landlock, Namespaces: Namespaces(), Filter: true}
 	status := ownStatus()
 	seen.NoNewPrivs = status["NoNewPrivs"] == "1"
 	if _, told := status["NoNewPrivs"]; !told { // gVisor of 2022 does not say
@@ -248,14 +298,6 @@ func lookAround() *Seen {
 	seen.NoCaps = status["CapEff"] == empty && status["CapPrm"] == empty && status["CapBnd"] == empty && status["CapInh"] == empty
 	seen.Devices = networkDevices()
 	return seen
-}
-
-func ownNamespaces() map[string]string {
-	ns := map[string]string{}
-	for _, name := range []string{"user", "mnt", "pid", "net", "ipc", "uts", "cgroup"} {
-		ns[name], _ = os.Readlink("/proc/self/ns/" + name)
-	}
-	return ns
 }
 
 func ownStatus() map[string]string {
@@ -332,32 +374,35 @@ func newPipe(oursReads bool) (ours *os.File, theirs int, err error) {
 
 func (s *stage) carry(ours [3]*os.File) {
 	go func() {
-		_, _ = io.Copy(onlyWriter{ours[0]}, onlyReader{s.link.stream(streamIn)})
+		_, _ = io.Copy(onlyWriter{ours[0]}, onlyReader{s.streams[streamIn]})
 		ours[0].Close()
-		_, _ = io.Copy(io.Discard, onlyReader{s.link.stream(streamIn)}) // which the program did not want
+		_, _ = io.Copy(io.Discard, onlyReader{s.streams[streamIn]}) // which the program did not want
 	}()
 	for i, id := range []uint32{streamOut, streamErr} {
 		s.carried.Go(func() {
-			_, _ = io.Copy(onlyWriter{s.link.stream(id)}, onlyReader{ours[i+1]})
+			_, _ = io.Copy(onlyWriter{s.streams[id]}, onlyReader{ours[i+1]})
 			ours[i+1].Close()
 		})
 	}
 }
 
 func (s *stage) carryTerminal(master *os.File) {
+	s.mu.Lock()
+	s.tty = master
+	s.mu.Unlock()
 	go func() {
-		_, _ = io.Copy(onlyWriter{master}, onlyReader{s.link.stream(streamIn)})
+		_, _ = io.Copy(onlyWriter{master}, onlyReader{s.streams[streamIn]})
 		_, _ = master.Write([]byte{4}) // what a terminal says at the end of input
 	}()
 	s.carried.Go(func() {
-		_, _ = io.Copy(onlyWriter{s.link.stream(streamOut)}, onlyReader{master}) // ends with EIO
+		_, _ = io.Copy(onlyWriter{s.streams[streamOut]}, onlyReader{master}) // ends with EIO
 	})
 }
 
 // endOutput tells that no more output comes.
 func (s *stage) endOutput() {
-	_ = s.link.stream(streamOut).CloseWrite()
-	_ = s.link.stream(streamErr).CloseWrite()
+	_ = s.streams[streamOut].CloseWrite()
+	_ = s.streams[streamErr].CloseWrite()
 }
 
 // terminal makes a pair in the sandbox's own devpts.

@@ -318,6 +318,12 @@ func attackMain() {
 			found[name] = attacks[name](e)
 		}
 		_ = json.NewEncoder(os.Stdout).Encode(found)
+	case "dial":
+		c, err := net.Dial("unix", os.Args[2])
+		if err == nil {
+			c.Close()
+		}
+		fmt.Print(got("dial", err))
 	case "x32":
 		_, _, errno := syscall.RawSyscall(0x40000000|unix.SYS_GETPID, 0, 0, 0)
 		fmt.Print("not killed: ", errno)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/cordon-sandbox/cordon/contain/sandbox"
@@ -58,6 +59,10 @@ type builder struct {
 	held  []sandbox.Held
 	// writable directories and files, for the second wall.
 	writableDirs, writableFiles []string
+	// mountPoints of the host, once they were asked for.
+	mountPoints []string
+	// notes are what the private root does not keep out.
+	notes []string
 }
 
 func (b *builder) hold(c sandbox.Control, s sandbox.State, note string) {
@@ -84,7 +89,7 @@ func (b *builder) build() error {
 			return fmt.Errorf("%s: %w", s.what, err)
 		}
 	}
-	b.hold(sandbox.PrivateFS, sandbox.Enforced, "")
+	b.hold(sandbox.PrivateFS, sandbox.Enforced, strings.Join(b.notes, "; "))
 	return nil
 }
 
@@ -357,7 +362,7 @@ func (b *builder) mounts() error {
 		case sandbox.ReadWrite:
 			dir, err = b.bind(m.Source, m.Target, attrLockedDown, unix.RESOLVE_NO_SYMLINKS)
 		default:
-			dir, err = b.bind(m.Source, m.Target, attrLockedDown|unix.MOUNT_ATTR_RDONLY, unix.RESOLVE_NO_SYMLINKS)
+			err = b.readOnly(m)
 		}
 		switch {
 		case m.Optional && errors.Is(err, os.ErrNotExist):
@@ -371,6 +376,86 @@ func (b *builder) mounts() error {
 		}
 	}
 	return nil
+}
+
+// readOnly shows a directory as the lower layer of an overlay with nothing
+// above it: its files are the host's, but its sockets are not the ones that
+// daemons of the host listen on, which a read-only mount would not keep
+// anybody from connecting to. What no overlay can show is mounted as it is.
+// The price: a name that the program looked for in vain may stay absent for
+// it when the host makes it while it runs.
+func (b *builder) readOnly(m sandbox.Mount) error {
+	fd, dir, err := openSource(m.Source, unix.RESOLVE_NO_SYMLINKS)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if dir && !b.mountedBelow(m.Source) && b.lowerOnly(fd, m.Target) == nil {
+		return nil
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFSOCK {
+		return &os.PathError{Op: "show", Path: m.Source, Err: errors.New("it is a socket, which reading is no use of")}
+	}
+	if dir {
+		b.notes = append(b.notes, "sockets below "+m.Target+" can be connected to")
+	}
+	return b.bindFD(fd, dir, m.Target, attrLockedDown|unix.MOUNT_ATTR_RDONLY)
+}
+
+// mountedBelow: an overlay shows nothing of other mounts.
+func (b *builder) mountedBelow(dir string) bool {
+	if b.mountPoints == nil {
+		text, err := os.ReadFile("/proc/thread-self/mountinfo")
+		if err != nil {
+			return true
+		}
+		for line := range strings.Lines(string(text)) {
+			if f := strings.Fields(line); len(f) > 4 && !within(unescapeMount.Replace(f[4]), b.p.Root) {
+				b.mountPoints = append(b.mountPoints, unescapeMount.Replace(f[4]))
+			}
+		}
+	}
+	return slices.ContainsFunc(b.mountPoints, func(p string) bool { return p != dir && within(p, dir) })
+}
+
+// unescapeMount undoes what proc(5) does to paths.
+var unescapeMount = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+
+func (b *builder) lowerOnly(fd int, target string) error {
+	// An overlay without an upper layer has two lower ones at least.
+	const nothing = "/var/empty"
+	if err := os.MkdirAll(b.in(nothing), 0o555); err != nil {
+		return err
+	}
+	empty, _, err := openSource(b.in(nothing), unix.RESOLVE_NO_SYMLINKS)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(empty)
+	fs, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fs)
+	if err := unix.FsconfigSetString(fs, "lowerdir", fmt.Sprintf("/proc/self/fd/%d:/proc/self/fd/%d", fd, empty)); err != nil {
+		return err
+	}
+	if err := unix.FsconfigSetFlag(fs, "userxattr"); err != nil {
+		return err
+	}
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return err
+	}
+	mnt, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, attrLockedDown|unix.MOUNT_ATTR_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(mnt)
+	return b.attach(mnt, target, true)
 }
 
 // overlay mounts with userxattr: in a user namespace the kernel keeps what it

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -55,9 +56,8 @@ func (u *usage) tree(top string) {
 }
 
 func (u *usage) directory(root int, dir string, todo []string) []string {
-	fd, err := unix.Openat2(root, dir, &unix.OpenHow{
-		Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
-	})
+	fd, done, err := openBelow(root, dir)
+	defer done()
 	switch err {
 	case nil:
 	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP:
@@ -85,6 +85,105 @@ func (u *usage) directory(root int, dir string, todo []string) []string {
 		}
 	}
 	return todo
+}
+
+// maxDepth is how long a path below an upper directory may be, in bytes.
+// contain/transaction commits none that is longer.
+const maxDepth = 16 << 10
+
+// openBelow opens a directory to be looked into until done is called, by parts
+// where its path is longer than the kernel takes.
+func openBelow(root int, dir string) (fd int, done func(), err error) {
+	done = func() {}
+	if len(dir) > maxDepth {
+		return -1, done, unix.ENAMETOOLONG
+	}
+	fd, err = walkBelow(root, dir, func(at int, part string, last bool) (int, error) {
+		how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
+		if last {
+			how.Flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC
+		}
+		return unix.Openat2(at, part, &how)
+	}, unix.PathMax-256)
+	if err == nil && unix.Faccessat(fd, ".", unix.X_OK, unix.AT_EACCESS) != nil {
+		unix.Close(fd) // its names can be listed, but not looked at
+		err = unix.EACCES
+	}
+	if err == unix.EACCES {
+		return openShut(root, dir)
+	}
+	return fd, done, err
+}
+
+// walkBelow opens a path by parts of at most limit bytes, or of one name.
+func walkBelow(root int, dir string, open func(at int, part string, last bool) (int, error), limit int) (int, error) {
+	for at := root; ; {
+		part, rest := dir, ""
+		if cut := strings.LastIndexByte(dir[:min(len(dir), limit)], '/'); limit <= 1 {
+			part, rest, _ = strings.Cut(dir, "/")
+		} else if len(dir) > limit {
+			part, rest = dir[:cut], dir[cut+1:] // a name has 255 bytes at most
+		}
+		fd, err := open(at, part, rest == "")
+		if at != root {
+			unix.Close(at)
+		}
+		if err != nil || rest == "" {
+			return fd, err
+		}
+		at, dir = fd, rest
+	}
+}
+
+// openShut opens a directory to whose owner, this user, the program left no
+// right to look into it. Until done is called there is one.
+func openShut(root int, dir string) (fd int, done func(), err error) {
+	var lifted []lift
+	done = func() {
+		for _, l := range lifted {
+			l.back()
+		}
+	}
+	fd, err = walkBelow(root, dir, func(at int, name string, last bool) (int, error) {
+		fd, err := unix.Openat(at, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return -1, err
+		}
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil {
+			unix.Close(fd)
+			return -1, err
+		}
+		l := lift{fd, st.Mode & 0o7777}
+		if st.Mode&0o500 != 0o500 && unix.Chmod(l.path(), l.mode|0o500) == nil {
+			lifted = append(lifted, l)
+		} else {
+			defer unix.Close(fd)
+		}
+		flags := unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
+		if last {
+			flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC
+		}
+		return unix.Openat(fd, ".", flags, 0)
+	}, 1)
+	return fd, done, err
+}
+
+// lift is a directory whose mode was changed, held open.
+type lift struct {
+	fd   int
+	mode uint32
+}
+
+func (l lift) path() string { return "/proc/self/fd/" + strconv.Itoa(l.fd) }
+
+// back gives it the mode that it had, unless the program gave it another.
+func (l lift) back() {
+	var st unix.Stat_t
+	if unix.Fstat(l.fd, &st) == nil && st.Mode&0o7777 == l.mode|0o500 {
+		_ = unix.Chmod(l.path(), l.mode) // it may be gone by now
+	}
+	unix.Close(l.fd)
 }
 
 // deleted adds the files that a process has open and that no directory holds

@@ -192,14 +192,6 @@ func (f *file) comma(i int) int {
 	return -1
 }
 
-// back is where the white space before i begins.
-func (f *file) back(i int) int {
-	for i > 0 && strings.IndexByte(" \t\r\n", f.src[i-1]) >= 0 {
-		i--
-	}
-	return i
-}
-
 // add appends a part to a container that is there. The bytes before the
 // container's end stay as they are, so that taking the part out again gives
 // them back: see drop.
@@ -245,7 +237,7 @@ func (f *file) drop(c *hujson.Value, i int) (made bool, err error) {
 	if len(ps) == 1 && broken(f.src[c.StartOffset+1:ps[0].start]) && broken(f.src[ps[0].end:c.EndOffset-1]) {
 		return true, nil
 	}
-	return false, f.cut(ps, i)
+	return false, f.cut(c, i)
 }
 
 // broken reports white space with a line break in it.
@@ -253,10 +245,16 @@ func broken(b []byte) bool {
 	return len(bytes.TrimSpace(b)) == 0 && bytes.IndexByte(b, '\n') >= 0
 }
 
-// cut takes the i-th of a container's parts out, with the comma that goes.
-func (f *file) cut(ps []part, i int) error {
-	p := ps[i]
-	cuts := []part{{f.back(p.start), p.end}}
+// cut takes the i-th of a container's parts out, with the comma that goes and
+// the white space before it, but no comment.
+func (f *file) cut(c *hujson.Value, i int) error {
+	ps := parts(c)
+	p, before := ps[i], c.StartOffset+1
+	if i > 0 {
+		before = f.comma(ps[i-1].end) + 1
+	}
+	_, before = f.extra(before)
+	cuts := []part{{before, p.end}}
 	switch comma := f.comma(p.end); {
 	case comma >= 0:
 		cuts = append(cuts, part{comma, comma + 1})

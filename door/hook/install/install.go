@@ -68,7 +68,7 @@ var specs = []spec{
 		},
 	},
 	{
-		Facts: Facts{Agent: "codex", Title: "Codex", Note: "Codex runs a hook only after you trusted it: start codex and open /hooks."},
+		Facts: Facts{Agent: "codex", Title: "Codex", Note: "Codex runs a hook only after you trusted it: start codex and open /hooks. A version that does not know /hooks wants codex_hooks = true under [features] in config.toml."},
 		dir:   ".codex", file: "hooks.json", homeVar: "CODEX_HOME",
 		events: []eventSpec{{"PreToolUse", "", true}, {"PostToolUse", "", false}, {"UserPromptSubmit", "", false}},
 		handler: func(o Options, _ eventSpec) object {

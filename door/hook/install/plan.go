@@ -277,7 +277,7 @@ func (f *file) dropHandler(event string, p place) error {
 			if err != nil {
 				return err
 			}
-			return f.cut(parts(c), p.handler)
+			return f.cut(c, p.handler)
 		}
 		p.handler = p.group
 	}
@@ -318,7 +318,7 @@ func (f *file) alone(event string, p place) (bool, error) {
 func (f *file) dropHooks(hooks *hujson.Value) error {
 	i := index(&f.root, hooks)
 	if ms := f.root.Value.(*hujson.Object).Members; f.spec.version && i == 0 && len(ms) == 2 && ms[1].Name.Value.(hujson.Literal).String() == "version" {
-		if err := f.cut(parts(&f.root), 1); err != nil {
+		if err := f.cut(&f.root, 1); err != nil {
 			return err
 		}
 	}
@@ -363,4 +363,22 @@ func Find(agent string, text []byte) ([]Handler, error) {
 		}
 	}
 	return list, nil
+}
+
+// Disabled names the setting by which no hook of the agent's runs, "" where
+// there is none in the file.
+func Disabled(agent string, text []byte) (setting string, err error) {
+	s, err := specOf(agent)
+	if err != nil {
+		return "", err
+	}
+	f, err := read(s, bytes.TrimPrefix(text, bom))
+	if err != nil || agent != "claude" {
+		return "", err
+	}
+	v, err := f.find(key("disableAllHooks"))
+	if err != nil || v == nil || string(f.src[v.StartOffset:v.EndOffset]) != "true" {
+		return "", err
+	}
+	return "disableAllHooks", nil
 }

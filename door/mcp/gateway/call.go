@@ -61,8 +61,8 @@ const maxBatch = 256
 // each for itself.
 func (p *party) batch(body []byte, out *stream) {
 	items := mcp.Elements(body)
-	if len(items) == 0 || len(items) > maxBatch || p.version >= "2025-06-18" {
-		p.malformed(body, fmt.Sprintf("a batch of %d messages in revision %.10s", len(items), p.version), out)
+	if len(items) == 0 || len(items) > maxBatch || p.spoken() >= "2025-06-18" {
+		p.malformed(body, fmt.Sprintf("a batch of %d messages in revision %.10s", len(items), p.spoken()), out)
 		return
 	}
 	done := p.listed(out)
@@ -130,6 +130,11 @@ func (p *party) notified(body []byte, e *mcp.Envelope) []byte {
 			x.cancel(errCancelled)
 		}
 	default:
+		// Of several servers it was judged for the first alone: only what can
+		// do nothing goes to the others.
+		if p.at.aggregate() && e.Method != "notifications/roots/list_changed" {
+			return nil
+		}
 		p.everyPeer(func(c *peer) {
 			c.mu.Lock()
 			sessions := c.era == eraSessions
@@ -182,10 +187,13 @@ func (p *party) initialize(ctx context.Context, e *mcp.Envelope) []byte {
 	if err != nil {
 		return mcp.ErrorAnswer(e.ID, codeServer, "Cordon: "+err.Error())
 	}
+	for i := range hellos {
+		hellos[i].said = p.heard(ctx, &hellos[i])
+	}
 	if !p.at.aggregate() {
 		h := hellos[0]
 		if h.era == eraStateless {
-			return mcp.ResultAnswer(e.ID, initializedBy(h.said, p.version))
+			return mcp.ResultAnswer(e.ID, initializedBy(h.said, p.spoken()))
 		}
 		p.mu.Lock()
 		p.version = h.version
@@ -193,7 +201,7 @@ func (p *party) initialize(ctx context.Context, e *mcp.Envelope) []byte {
 		return mcp.ResultAnswer(e.ID, h.said)
 	}
 	merged := mergedHello(hellos)
-	result := initializedBy(merged, p.version)
+	result := initializedBy(merged, p.spoken())
 	p.mu.Lock()
 	p.version = mcp.Text(mcp.Member(result, "protocolVersion"))
 	p.mu.Unlock()
@@ -212,6 +220,19 @@ type hello struct {
 	server, version string
 	era             era
 	said            []byte
+}
+
+// heard is what a server said of itself as the client may have it: its
+// instructions are recorded, as every text for the model is.
+func (p *party) heard(ctx context.Context, h *hello) []byte {
+	j := p.newJudge(p.gw.byName[h.server])
+	p.after(j.Client(ctx, []byte(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}`)))
+	v := j.Server(ctx, mcp.ResultAnswer([]byte(`0`), h.said))
+	p.after(v)
+	if said := mcp.Member(v.Forward, "result"); said != nil {
+		return said
+	}
+	return []byte(`{}`)
 }
 
 // greetings opens all servers of the endpoint at once. Of several, those that
@@ -282,9 +303,9 @@ func mergedHello(hellos []hello) []byte {
 func (p *party) serve(r *request) []byte {
 	ctx, cancel := context.WithCancelCause(p.ctx)
 	defer cancel(nil)
-	ctx, stop := context.WithTimeoutCause(ctx, p.gw.limits.Call, errTooLong)
-	defer stop()
 	x := &exchange{method: r.e.Method, clientID: r.e.ID, out: r.out, cancel: cancel}
+	x.clock = time.AfterFunc(p.gw.limits.Call, func() { cancel(errTooLong) })
+	defer x.clock.Stop()
 	if why := p.takes(r.e.Key, x); why != "" {
 		p.judgeFor(p.at.first()).Malformed(p.ctx, r.body, why)
 		return mcp.ErrorAnswer(nil, -32600, "Invalid Request: "+why)
@@ -318,15 +339,22 @@ func (p *party) takes(key string, x *exchange) (why string) {
 		return "the id is that of a request which still waits for its answer"
 	}
 	p.seq++
-	x.seq = p.seq
+	x.order = p.seq
 	p.open[key] = x
 	return ""
 }
 
+// gives ends a request, and what the client was asked for it.
 func (p *party) gives(key string) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	x := p.open[key]
 	delete(p.open, key)
-	p.mu.Unlock()
+	for id, q := range p.asked {
+		if q.x != nil && q.x.clock == x.clock {
+			delete(p.asked, id)
+		}
+	}
 }
 
 // route finds the servers that a request is for.
@@ -354,7 +382,7 @@ func (p *party) one(ctx context.Context, u *upstream, r *request, own []byte, x 
 	j := p.judgeFor(u)
 	v := j.Client(ctx, own)
 	if v.Ask != nil && p.id != "" {
-		v = p.askPerson(ctx, j, own, v, r.out)
+		v = p.askPerson(ctx, j, own, v, x)
 	}
 	p.after(v)
 	if v.Forward == nil {
@@ -371,14 +399,14 @@ const askFor = 10 * time.Minute
 
 // askPerson asks the client's user about a refused call, where the client can
 // show a form, and carries out what they say.
-func (p *party) askPerson(ctx context.Context, j *mcp.Judge, msg []byte, v mcp.Verdict, out *stream) mcp.Verdict {
+func (p *party) askPerson(ctx context.Context, j *mcp.Judge, msg []byte, v mcp.Verdict, x *exchange) mcp.Verdict {
 	p.mu.Lock()
 	caps := p.caps
 	p.mu.Unlock()
 	if caps == nil || !mcp.TakesForms(caps) {
 		return v
 	}
-	q, ok := p.ask(nil, mcp.ElicitRequest("cordon", v.Ask), out)
+	q, ok := p.ask(nil, mcp.ElicitRequest("cordon", v.Ask), x)
 	if !ok {
 		return v
 	}
@@ -423,7 +451,7 @@ func (p *party) send(ctx context.Context, u *upstream, j *mcp.Judge, r *request,
 		}
 		// The server's questions go to the client as requests. What comes back
 		// is a new call to the guard, whatever it said to the first.
-		msg, err = p.gather(ctx, c, r, msg, answer)
+		msg, err = p.gather(ctx, x, msg, answer)
 		if err != nil {
 			return mcp.ErrorAnswer(r.e.ID, codeServer, "Cordon: "+err.Error())
 		}
@@ -512,7 +540,7 @@ func (p *party) undone(ctx context.Context, u *upstream, j *mcp.Judge, r *reques
 		return mcp.ErrorAnswer(r.e.ID, codeServer, p.killedText())
 	}
 	if !errors.Is(err, errCancelled) {
-		p.gw.cfg.Logf("gateway: %s of server %q: %v", clip(r.e.Method, 64), u.cfg.Name, err)
+		p.gw.cfg.Logf("gateway: %.64q of server %q: %v", r.e.Method, u.cfg.Name, err)
 	}
 	return mcp.ErrorAnswer(r.e.ID, codeServer, fmt.Sprintf("The MCP server %q did not answer: %v", u.cfg.Name, err))
 }
@@ -543,7 +571,7 @@ func (p *party) deliver(c *peer, x *exchange, msg []byte) {
 	}
 	switch {
 	case e.ID != nil && p.id != "":
-		if _, ok := p.ask(c, msg, out); !ok {
+		if _, ok := p.ask(c, msg, x); !ok {
 			c.tell(p.ctx, mcp.ErrorAnswer(e.ID, codeServer, "the client cannot be asked"))
 		}
 	case e.ID != nil && e.Method == "ping":
@@ -575,7 +603,7 @@ func (c *peer) unsolicited(msg []byte) {
 
 // gather asks a session's client what a server without sessions wants to know,
 // and returns the call that carries the answers.
-func (p *party) gather(ctx context.Context, c *peer, r *request, msg, answer []byte) ([]byte, error) {
+func (p *party) gather(ctx context.Context, x *exchange, msg, answer []byte) ([]byte, error) {
 	wants := mcp.Member(answer, "result", "inputRequests")
 	keys := mcp.Keys(wants)
 	if len(keys) > 16 {
@@ -589,7 +617,7 @@ func (p *party) gather(ctx context.Context, c *peer, r *request, msg, answer []b
 			q = append(append(q, `,"params":`...), params...)
 		}
 		var ok bool
-		if asked[i], ok = p.ask(nil, append(q, '}'), r.out); !ok {
+		if asked[i], ok = p.ask(nil, append(q, '}'), x); !ok {
 			return nil, errors.New("the server asks for input and the client cannot be asked")
 		}
 	}
@@ -599,7 +627,7 @@ func (p *party) gather(ctx context.Context, c *peer, r *request, msg, answer []b
 		case reply := <-asked[i].reply:
 			result := mcp.Member(reply, "result")
 			if result == nil {
-				return nil, fmt.Errorf("the client did not answer the server's question: %.200s", mcp.Text(mcp.Member(reply, "error", "message")))
+				return nil, fmt.Errorf("the client did not answer the server's question: %.200q", mcp.Text(mcp.Member(reply, "error", "message")))
 			}
 			responses = mcp.Edit(responses, result, k)
 		case <-ctx.Done():
@@ -657,7 +685,7 @@ func (p *party) items(ctx context.Context, u *upstream, r *request, x *exchange)
 	var out [][]byte
 	msg := mcp.Edit(r.body, nil, "params", "cursor")
 	for range maxPages {
-		own := &exchange{method: x.method, clientID: x.clientID, out: x.out, cancel: x.cancel, seq: x.seq}
+		own := &exchange{method: x.method, clientID: x.clientID, out: x.out, cancel: x.cancel, order: x.order, clock: x.clock}
 		answer := p.one(ctx, u, r, msg, own)
 		result := mcp.Member(answer, "result")
 		if result == nil {

@@ -8,6 +8,8 @@ import (
 	"github.com/cordon-sandbox/cordon"
 )
 
+type cancelFunc = context.CancelCauseFunc
+
 // fakeGuard decides by tables and remembers what it was asked.
 type fakeGuard struct {
 	mode cordon.Mode
@@ -22,13 +24,13 @@ type fakeGuard struct {
 	recorded []cordon.Chunk
 	resolved []string
 	approved map[string]bool
-	cancels  map[string][]context.CancelCauseFunc // by session
-	killed   map[string]bool                      // by session
+	cancels  map[string][]cancelFunc // by session
+	killed   map[string]bool         // by session
 }
 
 func newGuard() *fakeGuard {
 	return &fakeGuard{deny: map[string]bool{}, propose: map[string]bool{}, hide: map[string]bool{}, approved: map[string]bool{},
-		cancels: map[string][]context.CancelCauseFunc{}, killed: map[string]bool{}}
+		cancels: map[string][]cancelFunc{}, killed: map[string]bool{}}
 }
 
 func (g *fakeGuard) Decide(_ context.Context, c cordon.Call) cordon.Decision {

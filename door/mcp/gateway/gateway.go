@@ -84,7 +84,7 @@ type Server struct {
 	Name    string
 	Command []string
 	Env     []string // "KEY=value"; nil: Cordon's own
-	Dir     string
+	Dir     string   // empty: the run's workspace
 	// Sandbox names the runtime that the command is started in ("native");
 	// empty starts it as it is.
 	Sandbox string
@@ -98,25 +98,26 @@ type Server struct {
 
 // Limits bound the gateway; 0 is the default of each.
 type Limits struct {
-	Body     int64         // bytes of a request's body; 4 MiB
-	Header   int           // bytes of a request's headers; 64 KiB
-	Message  int           // bytes of one message of a server; 16 MiB
-	Requests int           // requests in flight at once; 4096
-	PerToken int           // of which of one token; 1024
-	Sessions int           // sessions at once; 4096
-	PerOwner int           // of which of one token; 2048
-	Streams  int           // open event streams without a request; 4096
-	Idle     time.Duration // after which a session ends; 30 min
-	Call     time.Duration // for which a request may wait; 10 min
-	Read     time.Duration // for headers and again for the body; 15 s
-	Write    time.Duration // for each write to a client; 30 s
-	Drain    time.Duration // for requests in flight when the gateway ends; 10 s
-	Events   int           // events a session keeps for clients that come back; 512
-	Backlog  int           // bytes of them; 256 KiB
+	Body      int64         // bytes of a request's body; 4 MiB
+	Header    int           // bytes of a request's headers; 64 KiB
+	Message   int           // bytes of one message of a server; 16 MiB
+	Requests  int           // requests in flight at once; 4096
+	PerToken  int           // of which of one token; 1024
+	Sessions  int           // sessions at once; 4096
+	PerOwner  int           // of which of one token; 2048
+	Processes int           // of one server's command; 256
+	Streams   int           // open event streams without a request; 4096
+	Idle      time.Duration // after which a session ends; 30 min
+	Call      time.Duration // for which a request may wait; 10 min
+	Read      time.Duration // for headers and again for the body; 15 s
+	Write     time.Duration // for each write to a client; 30 s
+	Drain     time.Duration // for requests in flight when the gateway ends; 10 s
+	Events    int           // events a session keeps for clients that come back; 512
+	Backlog   int           // bytes of them; 256 KiB
 }
 
 func (l Limits) withDefaults() (Limits, error) {
-	for _, n := range []*int{&l.Header, &l.Message, &l.Requests, &l.PerToken, &l.Sessions, &l.PerOwner, &l.Streams, &l.Events, &l.Backlog} {
+	for _, n := range []*int{&l.Header, &l.Message, &l.Requests, &l.PerToken, &l.Sessions, &l.PerOwner, &l.Processes, &l.Streams, &l.Events, &l.Backlog} {
 		if *n < 0 {
 			return l, fmt.Errorf("gateway: negative limit %d (want 0 for the default)", *n)
 		}
@@ -136,6 +137,7 @@ func (l Limits) withDefaults() (Limits, error) {
 	fill(&l.PerToken, 1024)
 	fill(&l.Sessions, 4096)
 	fill(&l.PerOwner, 2048)
+	fill(&l.Processes, 256)
 	fill(&l.Streams, 4096)
 	fill(&l.Idle, 30*time.Minute)
 	fill(&l.Call, 10*time.Minute)

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cordon-sandbox/cordon"
 	"github.com/cordon-sandbox/cordon/door/mcp"
 )
 
@@ -38,7 +37,9 @@ func (e *endpoint) aggregate() bool { return e.name == "" }
 func (g *Gateway) endpointOf(path string, who *Identity) *endpoint {
 	rest, ok := strings.CutPrefix(path, "/mcp")
 	if !ok {
-		return nil
+		if rest, ok = strings.CutPrefix(path, ssePath); !ok {
+			return nil
+		}
 	}
 	rest = strings.TrimSuffix(rest, "/")
 	if rest == "" {
@@ -82,6 +83,15 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			fail(w, http.StatusBadRequest, "Bad Request: more than one "+name)
 			return
 		}
+	}
+	old := strings.HasPrefix(r.URL.Path, ssePath)
+	switch {
+	case old && r.Method == http.MethodGet:
+		g.sseOpen(w, r, who, at)
+		return
+	case old && r.Method == http.MethodPost:
+		g.ssePost(w, r, who, at)
+		return
 	}
 	switch r.Method {
 	case http.MethodPost:
@@ -127,14 +137,22 @@ func accepts(r *http.Request) (asJSON, asEvents bool) {
 	return asJSON, asEvents
 }
 
-func (g *Gateway) post(w http.ResponseWriter, r *http.Request, who *Identity, at *endpoint) {
+// takesBody refuses a body that is not plain JSON: a form, as any page may post
+// one, or one in a coding, for what is judged is what is read.
+func takesBody(w http.ResponseWriter, r *http.Request) bool {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		fail(w, http.StatusUnsupportedMediaType, "Unsupported Media Type: want application/json")
-		return
+		return false
 	}
-	// What is judged is what is read: a body in another coding is neither.
 	if enc := r.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
 		fail(w, http.StatusUnsupportedMediaType, "Unsupported Media Type: no content coding is taken")
+		return false
+	}
+	return true
+}
+
+func (g *Gateway) post(w http.ResponseWriter, r *http.Request, who *Identity, at *endpoint) {
+	if !takesBody(w, r) {
 		return
 	}
 	asJSON, asEvents := accepts(r)
@@ -151,6 +169,7 @@ func (g *Gateway) post(w http.ResponseWriter, r *http.Request, who *Identity, at
 	defer leave()
 	body, status := g.read(w, r)
 	if status != 0 {
+		w.Header().Set("Connection", "close") // what is left of the body is not waited for
 		fail(w, status, http.StatusText(status)+": the body could not be read, or is longer than allowed")
 		return
 	}
@@ -172,7 +191,6 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request) ([]byte, int) {
 	_ = rc.SetReadDeadline(time.Now().Add(g.limits.Read)) // not every writer has one
 	buf := bytes.NewBuffer(make([]byte, 0, max(r.ContentLength, 512)+1))
 	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, g.limits.Body))
-	_ = rc.SetReadDeadline(time.Time{})
 	var long *http.MaxBytesError
 	switch {
 	case errors.As(err, &long):
@@ -180,6 +198,7 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request) ([]byte, int) {
 	case err != nil:
 		return nil, http.StatusBadRequest
 	}
+	_ = rc.SetReadDeadline(time.Time{})
 	return buf.Bytes(), 0
 }
 
@@ -238,7 +257,7 @@ func (g *Gateway) postSession(r *http.Request, who *Identity, at *endpoint, body
 	}
 	p.enter()
 	defer p.leave()
-	if v := r.Header.Get(headerVersion); v != "" && !legacyVersion(v) {
+	if v := r.Header.Get(headerVersion); v != "" && !legacyVersion(v) && v != p.spoken() {
 		out.finish(mcp.ErrorAnswer(e.ID, -32600, "Bad Request: unsupported protocol version"), http.StatusBadRequest)
 		return
 	}
@@ -357,5 +376,3 @@ func drainBody(b io.ReadCloser) {
 	_, _ = io.CopyN(io.Discard, b, 64<<10) // an error shows at the next request
 	_ = b.Close()
 }
-
-var errKilled = cordon.ErrKilled

@@ -43,6 +43,8 @@ type httpLink struct {
 	end       context.CancelFunc
 	gone      chan struct{}
 	once      sync.Once
+	// heard is closed when the session's own stream is open, or will not be.
+	heard chan struct{}
 
 	mu        sync.Mutex // guards all below
 	session   string
@@ -51,7 +53,7 @@ type httpLink struct {
 }
 
 func newHTTPLink(c *peer, stateless bool) *httpLink {
-	h := &httpLink{peer: c, stateless: stateless, gone: make(chan struct{})}
+	h := &httpLink{peer: c, stateless: stateless, gone: make(chan struct{}), heard: make(chan struct{})}
 	h.life, h.end = context.WithCancel(c.party.ctx)
 	return h
 }
@@ -335,16 +337,24 @@ func (h *httpLink) resume(ctx context.Context, last string) (*http.Response, err
 // listen reads the session's own stream, if the server has one.
 func (h *httpLink) listen() {
 	h.mu.Lock()
-	first := !h.listening && !h.stateless && h.session != ""
+	first := !h.listening
 	h.listening = true
+	has := !h.stateless && h.session != ""
 	h.mu.Unlock()
 	if !first {
+		return
+	}
+	var once sync.Once
+	heard := func() { once.Do(func() { close(h.heard) }) }
+	if !has {
+		heard()
 		return
 	}
 	g := h.peer.up.gw
 	g.work.Add(1)
 	go func() {
 		defer g.work.Done()
+		defer heard()
 		last, wait := "", retryFirst
 		x := &exchange{got: h.peer.unsolicited}
 		for tries := 0; tries <= retries; tries++ {
@@ -352,6 +362,7 @@ func (h *httpLink) listen() {
 			if err != nil {
 				return // it has none, or the session is gone: that shows at the next request
 			}
+			heard()
 			_, _ = h.read(resp.Body, x, &last, &wait, &tries)
 			_ = resp.Body.Close()
 			if !pause(h.life, wait) {

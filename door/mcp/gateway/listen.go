@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/cordon-sandbox/cordon/door/mcp"
 )
@@ -14,14 +16,29 @@ func (p *party) listenHere(ctx context.Context, r *request, wants []byte, uris [
 	is := func(k string) bool { return string(mcp.Member(wants, k)) == "true" }
 	l := &listener{id: r.e.ID, out: r.out, tools: is("toolsListChanged"), prompts: is("promptsListChanged"),
 		resources: is("resourcesListChanged"), uris: map[string]bool{}}
+	watched := map[*upstream][]string{}
 	for _, raw := range uris {
 		u, uri := p.at.splitURI(mcp.Text(raw))
 		if !p.at.aggregate() {
 			u, uri = p.at.first(), mcp.Text(raw)
 		}
 		l.uris[u.cfg.Name+uriSep+uri] = true
-		p.watch(ctx, u, uri)
+		watched[u] = append(watched[u], uri)
 	}
+	p.mu.Lock()
+	p.listeners[l] = true
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		delete(p.listeners, l)
+		p.mu.Unlock()
+	}()
+	// What changes after the client was told that it listens has to reach it.
+	var ready sync.WaitGroup
+	for _, u := range p.at.ups {
+		ready.Go(func() { p.hear(ctx, u, wants, watched[u]) })
+	}
+	ready.Wait()
 	ack := append([]byte(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":`), wants...)
 	if wants == nil {
 		ack = append(ack, `{}`...)
@@ -30,26 +47,87 @@ func (p *party) listenHere(ctx context.Context, r *request, wants []byte, uris [
 	if !r.out.send(ack) {
 		return mcp.ErrorAnswer(r.e.ID, -32600, "Invalid Request: subscriptions/listen wants a client that takes text/event-stream")
 	}
-	p.mu.Lock()
-	p.listeners[l] = true
-	p.mu.Unlock()
 	<-ctx.Done()
-	p.mu.Lock()
-	delete(p.listeners, l)
-	p.mu.Unlock()
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","_meta":{"%s":%s}}}`, r.e.ID, metaSubscription, r.e.ID)
 }
 
-// watch subscribes to a resource at its server; it was judged.
-func (p *party) watch(ctx context.Context, u *upstream, uri string) {
+// hearFor is how long a server may take until it is listened to.
+const hearFor = time.Second
+
+// hear opens what a server sends of itself, and asks it for what the listener
+// wants. It returns when that is so, or after a while.
+func (p *party) hear(ctx context.Context, u *upstream, wants []byte, uris []string) {
 	c := p.peerFor(u)
-	if _, e, err := c.openLink(ctx); err != nil || e != eraSessions {
+	l, e, err := c.openLink(ctx)
+	if err != nil {
+		p.gw.cfg.Logf("gateway: %v", err)
 		return
 	}
-	x := &exchange{method: "resources/subscribe", clientID: []byte(`0`), got: c.unsolicited, cancel: func(error) {}}
-	x.msg = fmt.Appendf(nil, `{"jsonrpc":"2.0","id":0,"method":"resources/subscribe","params":{"uri":%s}}`, quote(uri))
-	if _, err := c.request(ctx, x); err != nil {
-		p.gw.cfg.Logf("gateway: subscribe at server %q: %v", u.cfg.Name, err)
+	if e == eraStateless {
+		c.listenAt(ctx, wants, uris)
+		return
+	}
+	c.initialized(ctx, l)
+	if h, ok := l.(*httpLink); ok {
+		select {
+		case <-h.heard:
+		case <-time.After(hearFor):
+		case <-ctx.Done():
+		}
+	}
+	for _, uri := range uris { // each was judged
+		x := &exchange{method: "resources/subscribe", clientID: []byte(`0`), got: c.unsolicited, cancel: func(error) {}}
+		x.msg = fmt.Appendf(nil, `{"jsonrpc":"2.0","id":0,"method":"resources/subscribe","params":{"uri":%s}}`, quote(uri))
+		if _, err := c.request(ctx, x); err != nil {
+			p.gw.cfg.Logf("gateway: subscribe at server %q: %v", u.cfg.Name, err)
+		}
+	}
+}
+
+// listenAt opens a subscription at a server without sessions, until ctx ends.
+// It returns when the server says that it listens.
+func (c *peer) listenAt(ctx context.Context, wants []byte, uris []string) {
+	list := []byte{'['}
+	for i, uri := range uris {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = append(list, quote(uri)...)
+	}
+	if wants == nil {
+		wants = []byte(`{}`)
+	}
+	wants = mcp.Edit(wants, append(list, ']'), "resourceSubscriptions")
+	acked := make(chan struct{})
+	var once sync.Once
+	ack := func() { once.Do(func() { close(acked) }) }
+	x := &exchange{method: "subscriptions/listen", clientID: []byte(`"cordon-listen"`), cancel: func(error) {}}
+	x.got = func(msg []byte) {
+		e, ok := mcp.ReadEnvelope(msg)
+		switch {
+		case !ok || e.ID != nil:
+		case e.Method == "notifications/subscriptions/acknowledged":
+			ack()
+		default:
+			c.unsolicited(mcp.Edit(msg, nil, "params", "_meta", metaSubscription))
+		}
+	}
+	x.msg = c.withMeta(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":"cordon-listen","method":"subscriptions/listen","params":{"notifications":%s}}`, wants))
+	env, _ := mcp.ReadEnvelope(x.msg)
+	x.headers = standardHeaders(&env, nil)
+	g := c.up.gw
+	g.work.Add(1)
+	go func() {
+		defer g.work.Done()
+		defer ack()
+		if _, err := c.request(ctx, x); err != nil && ctx.Err() == nil {
+			g.cfg.Logf("gateway: listening at server %q: %v", c.up.cfg.Name, err)
+		}
+	}()
+	select {
+	case <-acked:
+	case <-time.After(hearFor):
+	case <-ctx.Done():
 	}
 }
 
@@ -77,24 +155,7 @@ func (p *party) notify(c *peer, e *mcp.Envelope, msg []byte) {
 
 // subscribe listens, for a session, at a server without sessions.
 func (p *party) subscribe(c *peer, r *request) {
-	uri := mcp.Member(r.e.Params, "uri")
-	if uri == nil {
-		return
+	if uri := mcp.Member(r.e.Params, "uri"); uri != nil {
+		c.listenAt(p.ctx, nil, []string{mcp.Text(uri)})
 	}
-	p.gw.work.Add(1)
-	go func() {
-		defer p.gw.work.Done()
-		x := &exchange{method: "subscriptions/listen", clientID: []byte(`"cordon-listen"`), cancel: func(error) {}}
-		x.got = func(msg []byte) {
-			if e, ok := mcp.ReadEnvelope(msg); ok && e.Method == "notifications/resources/updated" {
-				c.unsolicited(mcp.Edit(msg, nil, "params", "_meta", metaSubscription))
-			}
-		}
-		x.msg = c.withMeta(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":"cordon-listen","method":"subscriptions/listen","params":{"notifications":{"resourceSubscriptions":[%s]}}}`, uri))
-		env, _ := mcp.ReadEnvelope(x.msg)
-		x.headers = standardHeaders(&env, nil)
-		if _, err := c.request(p.ctx, x); err != nil && p.ctx.Err() == nil {
-			p.gw.cfg.Logf("gateway: listening at server %q: %v", c.up.cfg.Name, err)
-		}
-	}()
 }

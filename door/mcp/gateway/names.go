@@ -14,8 +14,6 @@ const (
 	uriSep  = "+"  // server+scheme://rest
 )
 
-func prefixed(server, name string) string { return server + nameSep + name }
-
 // splitName resolves a prefixed name among the endpoint's servers.
 func (e *endpoint) splitName(name string) (*upstream, string) {
 	server, rest, ok := strings.Cut(name, nameSep)

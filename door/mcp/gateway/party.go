@@ -53,8 +53,9 @@ var errIdle = errors.New("gateway: idle")
 
 // question is a request that went to the client.
 type question struct {
-	peer  *peer  // who asked; nil for the gateway itself
-	id    []byte // as the server spelled it
+	peer  *peer     // who asked; nil for the gateway itself
+	x     *exchange // what it belongs to; nil for none
+	id    []byte    // as the server spelled it
 	reply chan []byte
 }
 
@@ -149,6 +150,13 @@ func (g *Gateway) window(who *Identity, at *endpoint) *party {
 
 func (p *party) windowKey() string { return p.who.Name + "\x00" + p.at.name }
 
+// spoken is the revision that the session speaks.
+func (p *party) spoken() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.version
+}
+
 func (p *party) touch() {
 	p.mu.Lock()
 	p.last = time.Now()
@@ -239,7 +247,7 @@ func (p *party) listed(out *stream) (done func()) {
 	name := "r" + strconv.Itoa(p.seq)
 	p.byID[name] = out
 	p.mu.Unlock()
-	out.kept(p.log, name, p.version >= "2025-11-25")
+	out.kept(p.log, name, p.spoken() >= "2025-11-25")
 	return func() {
 		p.mu.Lock()
 		delete(p.byID, name)
@@ -263,12 +271,20 @@ func (p *party) judgeFor(u *upstream) *mcp.Judge {
 	return j
 }
 
+// dirOf is where a server's command is started.
+func (p *party) dirOf(u *upstream) string {
+	if u.cfg.Dir != "" {
+		return u.cfg.Dir
+	}
+	return p.run.Workspace
+}
+
 func (p *party) newJudge(u *upstream) *mcp.Judge {
 	c := p.gw.cfg
 	dir := ""
 	if u.cfg.URL == "" { // what a server elsewhere calls relative is not known here
 		var err error
-		if dir, err = mcp.WorkingDir(u.cfg.Dir, p.run.Workspace); err != nil {
+		if dir, err = mcp.WorkingDir(p.dirOf(u), p.run.Workspace); err != nil {
 			dir = "/" // never inside of a workspace
 		}
 	}
@@ -295,9 +311,14 @@ func (p *party) peerFor(u *upstream) *peer {
 }
 
 // ask sends the client a request and returns the question that waits for its
-// reply. out is where the request that it belongs to is answered; nil is none.
-func (p *party) ask(from *peer, msg []byte, out *stream) (*question, bool) {
-	q := &question{peer: from, id: mcp.Member(msg, "id"), reply: make(chan []byte, 1)}
+// reply. x is the request that it belongs to; nil is none.
+func (p *party) ask(from *peer, msg []byte, x *exchange) (*question, bool) {
+	q := &question{peer: from, x: x, id: mcp.Member(msg, "id"), reply: make(chan []byte, 1)}
+	var out *stream
+	if x != nil {
+		out = x.out
+		x.waitsForPerson(p.gw.limits.Call)
+	}
 	p.mu.Lock()
 	if len(p.asked) >= maxQuestions {
 		p.mu.Unlock()
@@ -332,7 +353,7 @@ func (p *party) unsolicited(msg []byte) bool {
 	var latest *exchange
 	p.mu.Lock()
 	for _, x := range p.open {
-		if x.out != nil && (latest == nil || x.seq > latest.seq) {
+		if x.out != nil && (latest == nil || x.order > latest.order) {
 			latest = x
 		}
 	}

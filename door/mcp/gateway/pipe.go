@@ -111,6 +111,19 @@ func (p *pipe) took(msg []byte) {
 func startPipe(ctx context.Context, c *peer) (link, error) {
 	u := c.up
 	p := newPipe(c)
+	if !u.starts() {
+		return nil, fmt.Errorf("server %q: %w", u.cfg.Name, errTooMany)
+	}
+	l, err := p.start(ctx)
+	if err != nil {
+		u.stopped()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (p *pipe) start(ctx context.Context) (link, error) {
+	c, u := p.peer, p.peer.up
 	var stream io.ReadWriter
 	if u.cfg.Sandbox != "" {
 		s, wait, err := u.gw.cfg.StartSandboxed(context.WithoutCancel(ctx), c.party.run, u.cfg.Sandbox, u.cfg.Command, u.cfg.Env)
@@ -127,7 +140,7 @@ func startPipe(ctx context.Context, c *peer) (link, error) {
 		if env == nil {
 			env = os.Environ()
 		}
-		proc, err := mcp.Start(u.cfg.Name, u.cfg.Command, env, u.cfg.Dir, u.gw.cfg.Stderr, 0)
+		proc, err := mcp.Start(u.cfg.Name, u.cfg.Command, env, c.party.dirOf(u), u.gw.cfg.Stderr, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -138,6 +151,11 @@ func startPipe(ctx context.Context, c *peer) (link, error) {
 			}
 			_ = proc.Close()
 		}
+	}
+	ended, once := p.end, sync.Once{}
+	p.end = func(hard bool) {
+		ended(hard)
+		once.Do(u.stopped)
 	}
 	var wmu sync.Mutex
 	p.write = func(_ context.Context, msg []byte) error {

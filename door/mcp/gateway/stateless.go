@@ -89,6 +89,9 @@ func (p *party) serveStateless(ctx context.Context, cancel context.CancelCauseFu
 		if err != nil {
 			return mcp.ErrorAnswer(r.e.ID, codeServer, "Cordon: "+err.Error())
 		}
+		for i := range hellos {
+			hellos[i].said = p.heard(ctx, &hellos[i])
+		}
 		return mcp.ResultAnswer(r.e.ID, discovered(mergedHello(hellos)))
 	}
 	if state := mcp.Text(mcp.Member(r.e.Params, "requestState")); strings.HasPrefix(state, parkedState) {

@@ -24,6 +24,8 @@ type stream struct {
 	// events: the client takes event streams. single: only one answer is told,
 	// by a status.
 	events bool
+	// via takes all that is sent, where answers do not go with their requests.
+	via *stream
 	// mirrors: the server answered by events, and so the client is.
 	mirrors bool
 	log     *eventLog // nil where nothing is kept
@@ -53,7 +55,7 @@ func (s *stream) kept(log *eventLog, id string, prime bool) {
 func (s *stream) keepsAlive() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.events && !s.over {
+	if s.events && !s.over && s.via == nil {
 		s.beat = time.AfterFunc(keepAlive, s.pulse)
 	}
 }
@@ -115,6 +117,9 @@ func (s *stream) send(msg []byte) bool {
 }
 
 func (s *stream) sendLocked(msg []byte) bool {
+	if s.via != nil {
+		return !s.over && s.via.send(msg)
+	}
 	if s.over || !s.events {
 		return false
 	}
@@ -135,6 +140,10 @@ func (s *stream) finish(answer []byte, status int) {
 		return
 	}
 	switch {
+	case s.via != nil:
+		if answer != nil {
+			s.via.send(answer)
+		}
 	case answer == nil:
 		if s.w != nil && !s.begun {
 			s.w.WriteHeader(status)

@@ -47,6 +47,9 @@ type upstream struct {
 	// before next.
 	fails int
 	next  time.Time
+	last  error
+	// running counts its processes.
+	running int
 	// speaks is which era it was found to speak when it was asked for the
 	// stateless one, until then.
 	speaks era
@@ -70,20 +73,38 @@ func (u *upstream) admits() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if wait := time.Until(u.next); wait > 0 {
-		return fmt.Errorf("server %q failed %d times; it is tried again in %s", u.cfg.Name, u.fails, wait.Round(100*time.Millisecond))
+		return fmt.Errorf("server %q failed %d times and is tried again in %s: %w", u.cfg.Name, u.fails, wait.Round(100*time.Millisecond), u.last)
 	}
 	return nil
 }
 
-func (u *upstream) failed() {
+func (u *upstream) failed(why error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	u.last = why
 	wait := longestWait
 	if u.fails < 8 {
 		wait = min(firstWait<<u.fails, longestWait)
 	}
 	u.fails++
 	u.next = time.Now().Add(wait)
+}
+
+// starts counts a process in; false where there are too many.
+func (u *upstream) starts() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.running >= u.gw.limits.Processes {
+		return false
+	}
+	u.running++
+	return true
+}
+
+func (u *upstream) stopped() {
+	u.mu.Lock()
+	u.running--
+	u.mu.Unlock()
 }
 
 func (u *upstream) worked() {
@@ -120,6 +141,9 @@ type link interface {
 	dead() <-chan struct{}
 }
 
+// errTooMany: it is no fault of the server's.
+var errTooMany = errors.New("too many processes of the server run already; end some sessions")
+
 // errGone: the server does not know the session any more, and did nothing.
 var errGone = errors.New("the server has forgotten the session")
 
@@ -151,14 +175,25 @@ type exchange struct {
 	clientID, token []byte
 	method          string
 	headers         map[string]string
-	seq             int
+	seq             int // among those of the link
+	order           int // among those of the party
 	out             *stream
 	cancel          context.CancelCauseFunc
+	// clock ends it when it takes too long; nil where another bound does.
+	clock *time.Timer
 	// got takes what comes beside the answer.
 	got func(msg []byte)
 }
 
-// open returns the link, made where it is absent, and the era it speaks.
+// waitsForPerson gives a request that long again, and the time that a person
+// may take.
+func (x *exchange) waitsForPerson(limit time.Duration) {
+	if x.clock != nil && x.clock.Stop() {
+		x.clock.Reset(limit + askFor)
+	}
+}
+
+// openLink returns the link, made where it is absent, and the era it speaks.
 func (c *peer) openLink(ctx context.Context) (link, era, error) {
 	c.opening.Lock()
 	defer c.opening.Unlock()
@@ -183,8 +218,8 @@ func (c *peer) openLink(ctx context.Context) (link, era, error) {
 	defer cancel()
 	l, err := c.connect(ctx)
 	if err != nil {
-		if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			c.up.failed()
+		if !errors.Is(err, errTooMany) && (ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded)) {
+			c.up.failed(err)
 		}
 		return nil, e, err
 	}
@@ -215,7 +250,7 @@ func (c *peer) lost() {
 		return
 	}
 	if time.Since(since) < steady {
-		c.up.failed()
+		c.up.failed(errEnded)
 	} else {
 		c.up.worked()
 	}
@@ -303,7 +338,7 @@ func (c *peer) greet(ctx context.Context, l link, e era) error {
 	}
 	result := mcp.Member(answer, "result")
 	if result == nil {
-		return fmt.Errorf("%s was answered by the error %.300s", x.method, mcp.Text(mcp.Member(answer, "error", "message")))
+		return fmt.Errorf("%s was answered by the error %.300q", x.method, mcp.Text(mcp.Member(answer, "error", "message")))
 	}
 	version := newest
 	if e == eraStateless {
@@ -311,9 +346,11 @@ func (c *peer) greet(ctx context.Context, l link, e era) error {
 			return fmt.Errorf("it does not speak revision %s", newest)
 		}
 	} else {
+		// Some say none; whether the client takes one that is not known here is
+		// the client's to say.
 		version = mcp.Text(mcp.Member(result, "protocolVersion"))
-		if !legacyVersion(version) {
-			return fmt.Errorf("it speaks the unknown revision %.32q", version)
+		if len(version) > 32 || stateless(version) || result[0] != '{' {
+			return fmt.Errorf("it answered initialize by the revision %.40q", version)
 		}
 	}
 	c.mu.Lock()

@@ -204,9 +204,17 @@ func writeFiles(a args) {
 
 func devices(args) {
 	for _, at := range []string{"dev-node", "/tmp/dev-node", "/dev/dev-node", "/dev/shm/dev-node"} {
-		try("mem at "+at, func() error { return unix.Mknod(at+"-mem", unix.S_IFCHR|0o600, int(unix.Mkdev(1, 1))) })
-		try("null at "+at, func() error { return unix.Mknod(at+"-null", unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))) })
-		try("disk at "+at, func() error { return unix.Mknod(at+"-disk", unix.S_IFBLK|0o600, int(unix.Mkdev(254, 0))) })
+		for _, d := range []struct {
+			name         string
+			kind         uint32
+			major, minor uint32
+		}{{"mem", unix.S_IFCHR, 1, 1}, {"null", unix.S_IFCHR, 1, 3}, {"disk", unix.S_IFBLK, 254, 0}} {
+			path := at + "-" + d.name
+			try(d.name+" at "+at, func() error { return unix.Mknod(path, d.kind|0o600, int(unix.Mkdev(d.major, d.minor))) })
+			if d.name != "null" {
+				try("open of "+d.name+" at "+at, func() error { return closing(unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK, 0)) })
+			}
+		}
 	}
 	try("whiteout in the workspace", func() error { return unix.Mknod("whiteout", unix.S_IFCHR, 0) })
 	for _, dev := range []string{"/dev/mem", "/dev/kmsg", "/dev/port", "/dev/kvm", "/dev/vda", "/dev/sda", "/dev/nvme0n1", "/dev/fuse", "/dev/loop0", "/dev/loop-control", "/dev/vhost-net", "/dev/net/tun", "/dev/snapshot", "/dev/uinput", "/dev/cuse", "/dev/console", "/dev/tty0"} {

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -72,10 +75,22 @@ func rename(from, to string) error {
 	if err == nil || !strings.Contains(err.Error(), unix.EXDEV.Error()) {
 		return err
 	}
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-		return err
-	}
-	return os.RemoveAll(from)
+	err = filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		at := to + strings.TrimPrefix(path, from)
+		if d.IsDir() {
+			return errors.Join(os.Mkdir(at, 0o700), os.Chmod(at, info.Mode()))
+		}
+		text, err := os.ReadFile(path)
+		return errors.Join(err, os.WriteFile(at, text, 0o600), os.Chmod(at, info.Mode()))
+	})
+	return errors.Join(err, os.RemoveAll(from))
 }
 
 // odd names that a file may have; of 255 bytes the longest.

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/cordon-sandbox/cordon/contain/sandbox"
+	"github.com/cordon-sandbox/cordon/contain/sandbox/docker"
+	"github.com/cordon-sandbox/cordon/contain/sandbox/gvisor"
 	"github.com/cordon-sandbox/cordon/contain/sandbox/native"
 )
 
@@ -15,9 +17,13 @@ var runtimes = []struct {
 	name string
 	open func(state string) (sandbox.Runtime, error)
 }{
+	{gvisor.Name, func(state string) (sandbox.Runtime, error) {
+		return gvisor.New(gvisor.Config{StateDir: filepath.Join(state, gvisor.Name)})
+	}},
 	{native.Name, func(state string) (sandbox.Runtime, error) {
 		return native.New(native.Config{StateDir: filepath.Join(state, native.Name)})
 	}},
+	{docker.Name, func(string) (sandbox.Runtime, error) { return docker.New(docker.Config{}) }},
 }
 
 func runtimeNames() string {
@@ -37,7 +43,7 @@ func openRuntime(name, state string) (sandbox.Runtime, error) {
 		}
 	}
 	if name != "auto" {
-		return nil, usagef("runtime %q is not built yet (want %s or auto)", name, runtimeNames())
+		return nil, usagef("runtime %q is none of Cordon's yet (want %s or auto)", name, runtimeNames())
 	}
 	var why []string
 	for _, r := range runtimes {

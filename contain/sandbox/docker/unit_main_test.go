@@ -1,0 +1,7 @@
+//go:build !(integration && linux)
+
+package docker
+
+import "testing"
+
+func run(m *testing.M) int { return m.Run() }

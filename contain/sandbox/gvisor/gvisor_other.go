@@ -1,0 +1,45 @@
+//go:build !linux
+
+package gvisor
+
+import (
+	"context"
+	"runtime"
+
+	"github.com/cordon-sandbox/cordon/contain/sandbox"
+)
+
+// Main does nothing here: there is no process to become.
+func Main() {}
+
+// Runtime refuses: gVisor needs Linux.
+type Runtime struct{}
+
+var _ sandbox.Runtime = (*Runtime)(nil)
+
+// New returns a runtime that refuses every Start.
+func New(Config) (*Runtime, error) { return &Runtime{}, nil }
+
+// Name is "gvisor".
+func (*Runtime) Name() string { return Name }
+
+func unavailable() *sandbox.UnavailableError {
+	return &sandbox.UnavailableError{Runtime: Name, Why: "it needs Linux, this is " + runtime.GOOS, Fix: "use --runtime docker"}
+}
+
+// Probe reports why the runtime cannot be used.
+func (*Runtime) Probe(context.Context) sandbox.Report {
+	e := unavailable()
+	return sandbox.Report{Runtime: Name, Why: e.Why, Fix: e.Fix}
+}
+
+// Start is a sandbox.UnavailableError.
+func (*Runtime) Start(context.Context, sandbox.Spec) (sandbox.Process, error) {
+	return nil, unavailable()
+}
+
+// KillRun finds nothing.
+func (*Runtime) KillRun(context.Context, string) (int, error) { return 0, nil }
+
+// Close has nothing to release.
+func (*Runtime) Close() error { return nil }
