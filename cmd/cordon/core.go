@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/cordon-sandbox/cordon"
 	"github.com/cordon-sandbox/cordon/audit"
@@ -224,6 +226,41 @@ func openCore(ctx context.Context, c *config.Config, stderr io.Writer) (*core, e
 
 func (c *core) close() error {
 	return errors.Join(c.guard.Close(context.Background()), c.store.Close())
+}
+
+// attach ties ctx to the life of a run whose command is contained: walls are no
+// mode, and so an operator's kill ends it in shadow mode too.
+func (c *core) attach(ctx context.Context, run cordon.Run) (attached context.Context, stop func()) {
+	if c.config.Mode() == cordon.Enforce {
+		return c.guard.Attach(ctx, run)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	go c.watchKill(ctx, run.ID, cancel)
+	return ctx, func() { cancel(nil) }
+}
+
+// watchKill cancels when the run is killed, by whatever process. A store that
+// cannot be read counts as a kill.
+func (c *core) watchKill(ctx context.Context, runID string, cancel context.CancelCauseFunc) {
+	tick := time.NewTicker(killInterval)
+	defer tick.Stop()
+	for last := c.store.KillGeneration(); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now := c.store.KillGeneration()
+		if now == last {
+			continue
+		}
+		last = now
+		kills, err := c.store.Kills(ctx)
+		if err != nil || slices.ContainsFunc(kills, func(k audit.Kill) bool { return k.RunID == runID }) {
+			cancel(cordon.ErrKilled)
+			return
+		}
+	}
 }
 
 // secretOf is what keys the memory of texts: a file beside the database, made

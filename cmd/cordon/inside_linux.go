@@ -45,7 +45,7 @@ func insideCommand() *cobra.Command {
 		if err != nil {
 			return errors.Join(ownFault(err), core.close())
 		}
-		attached, detach := core.guard.Attach(cmd.Context(), run)
+		attached, detach := core.attach(cmd.Context(), run)
 		defer detach()
 		result, err := o.serveInside(attached, w, args)
 		if err != nil {

@@ -17,8 +17,8 @@ func killCommand() *cobra.Command {
 		Short: "End a run, release one that was ended, or list those that are",
 		Long: `End a run: its calls in flight are cancelled and all later ones are refused,
 at every door and after restarts, until it is released. Without RUN the runs
-that are killed are listed. A run is ended in mode enforce only; in shadow mode
-the kill is recorded and nothing is refused.`,
+that are killed are listed. In shadow mode the kill is recorded and no call is
+refused, but what cordon run has started for the run is ended.`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	flags := addConfigFlags(cmd)
@@ -69,7 +69,7 @@ func killRun(ctx context.Context, cmd *cobra.Command, s audit.Store, runID, why 
 	}
 	text := "killed " + runID
 	if run.Mode != cordon.Enforce.String() {
-		text = "recorded the kill of " + runID + "; it was opened in mode " + run.Mode + ", in which nothing is refused"
+		text = "recorded the kill of " + runID + "; it was opened in mode " + run.Mode + ", in which no call is refused; a command of cordon run ends all the same"
 	}
 	_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
 	return err

@@ -131,7 +131,7 @@ func (o *runOptions) inside(core *core, run cordon.Run, args []string) (err erro
 	if err != nil {
 		return ownFault(err)
 	}
-	attached, detach := core.guard.Attach(ctx, run)
+	attached, detach := core.attach(ctx, run)
 	defer detach()
 	result, err := o.execute(attached, w, roots, args)
 	if err != nil {
