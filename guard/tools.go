@@ -9,6 +9,7 @@ import (
 
 	"github.com/cordon-sandbox/cordon"
 	"github.com/cordon-sandbox/cordon/audit"
+	"github.com/cordon-sandbox/cordon/guard/poison"
 	"github.com/cordon-sandbox/cordon/internal/strictjson"
 )
 
@@ -198,6 +199,22 @@ func (g *Guard) listed(ctx context.Context, r cordon.Run, def *cordon.ToolDef) (
 	return cordon.ToolVerdict{Visible: true}
 }
 
+// unapproved stands in place of a hash where no definition was approved yet.
+const unapproved = "none"
+
+// names are the tools of all servers that were listed, for poison.
+func (p *pins) names() *poison.Names {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	n := &poison.Names{}
+	for server, s := range p.servers {
+		for tool := range s.approved {
+			n.Add(server, tool)
+		}
+	}
+	return n
+}
+
 // pin compares a definition with the approved one. why is set where the tool
 // is in quarantine.
 func (g *Guard) pin(ctx context.Context, r cordon.Run, def *cordon.ToolDef, tree *strictjson.Value) (why string, err error) {
@@ -211,6 +228,14 @@ func (g *Guard) pin(ctx context.Context, r cordon.Run, def *cordon.ToolDef, tree
 		g.pins.remember(def, tree, audit.Pin{Hash: approved})
 		return "", nil // nothing to store
 	}
+	found := poison.Check(def, tree, g.pins.names())
+	if approved == "" && poison.Held(found) {
+		// What looks like an attack is not trusted on first use: nothing stands
+		// approved, and the definition waits for an operator.
+		if _, err := g.cfg.Store.SetPin(ctx, audit.Pin{Server: def.Server, Tool: def.Name, Hash: unapproved}); err != nil {
+			return "", err
+		}
+	}
 	stands, err := g.cfg.Store.SetPin(ctx, audit.Pin{Server: def.Server, Tool: def.Name, Hash: hex.EncodeToString(sum[:]), Definition: string(canonical)})
 	if err != nil {
 		return "", err
@@ -220,6 +245,12 @@ func (g *Guard) pin(ctx context.Context, r cordon.Run, def *cordon.ToolDef, tree
 		return "", nil
 	}
 	why = "its definition changed since it was approved"
+	if stands.Hash == unapproved {
+		why = "its definition was never approved"
+	}
+	if text := poison.Summary(found); text != "" {
+		why += "; " + text
+	}
 	if stands.PendingHash != before {
 		g.recordPin(ctx, r, def, stands)
 	}

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"text/tabwriter"
 
+	"github.com/cordon-sandbox/cordon"
 	"github.com/cordon-sandbox/cordon/audit"
 	"github.com/cordon-sandbox/cordon/config"
 	"github.com/cordon-sandbox/cordon/contain/egress"
+	"github.com/cordon-sandbox/cordon/guard/poison"
 	"github.com/cordon-sandbox/cordon/guard/policy"
+	"github.com/cordon-sandbox/cordon/internal/strictjson"
 	"github.com/spf13/cobra"
 )
 
@@ -112,14 +115,32 @@ func policyPinsCommand() *cobra.Command {
 				return printJSON(cmd.OutOrStdout(), pins)
 			}
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "SERVER\tTOOL\tAPPROVED\tHASH\tWAITING")
+			fmt.Fprintln(w, "SERVER\tTOOL\tAPPROVED\tHASH\tWAITING\tFOUND")
+			known := &poison.Names{}
 			for _, p := range pins {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%.12s\t%.12s\n", printable(p.Server), printable(p.Tool), clock(p.ApprovedAt), p.Hash, p.PendingHash)
+				known.Add(p.Server, p.Tool)
+			}
+			for _, p := range pins {
+				fmt.Fprintf(w, "%s\t%s\t%s\t%.12s\t%.12s\t%s\n", printable(p.Server), printable(p.Tool), clock(p.ApprovedAt), p.Hash, p.PendingHash, found(&p, known))
 			}
 			return w.Flush()
 		})
 	}
 	return cmd
+}
+
+// found is what the definition that waits, or else the approved one, holds
+// against itself.
+func found(p *audit.Pin, known *poison.Names) string {
+	raw := p.PendingDefinition
+	if raw == "" {
+		raw = p.Definition
+	}
+	tree, err := strictjson.Parse([]byte(raw))
+	if err != nil {
+		return ""
+	}
+	return poison.Summary(poison.Check(&cordon.ToolDef{Server: p.Server, Name: p.Tool}, &tree, known))
 }
 
 func policyPinCommand() *cobra.Command {
