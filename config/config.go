@@ -59,6 +59,7 @@ type values struct {
 	egress         Egress
 	sandbox        Sandbox
 	gateway        Gateway
+	tests          []Test
 }
 
 // Phases says which steps compute. What does not compute finds nothing.

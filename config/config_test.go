@@ -295,8 +295,11 @@ func TestAllErrorsAreReportedTogether(t *testing.T) {
 	}
 }
 
-func TestBadFilesAreErrorsWithTheLine(t *testing.T) {
-	tests := []struct{ name, text, want string }{
+// badFile is a file that is refused, and what the error says.
+type badFile struct{ name, text, want string }
+
+func badFiles() []badFile {
+	return []badFile{
 		{"an unknown key", "mode: shadow\nmod: enforce\n", `:2: unknown key "mod"`},
 		{"an unknown key in a section", "caps:\n  tool_calls: 5\n  tools: 5\n", `:3: unknown key "caps.tools"`},
 		{"a key in another case", "Mode: enforce\n", `:1: unknown key "Mode"`},
@@ -323,6 +326,10 @@ func TestBadFilesAreErrorsWithTheLine(t *testing.T) {
 		{"a tenant's hosts without a value", "tenants:\n  acme:\n    allow_hosts:\n", `:3: tenants.acme.allow_hosts`},
 		{"a tenant's unknown tier", "tenants:\n  acme:\n    tier: root\n", `tenants.acme.tier "root"`},
 	}
+}
+
+func TestBadFilesAreErrorsWithTheLine(t *testing.T) {
+	tests := badFiles()
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			c, err := Load(world{files: yamlFile(tt.text)}.input())
@@ -336,8 +343,7 @@ func TestBadFilesAreErrorsWithTheLine(t *testing.T) {
 	}
 }
 
-func TestAWholeFile(t *testing.T) {
-	c := load(t, world{files: yamlFile(`# mine
+const wholeFile = `# mine
 mode: enforce
 profile: atom
 tier: intern
@@ -366,7 +372,10 @@ tenants:
     tools: [group:read_only, Bash]
     caps: {tool_calls: 5, exec_seconds: 1, bytes_written: 2, cost_usd: 0.5}
   globex: {}
-`)})
+`
+
+func TestAWholeFile(t *testing.T) {
+	c := load(t, world{files: yamlFile(wholeFile)})
 	if c.Mode() != cordon.Enforce || c.Profile() != "atom" || c.Tier() != cordon.Intern || c.Runtime() != "qemu" || c.File() != userFile {
 		t.Errorf("%s %s %s %s %s", c.Mode(), c.Profile(), c.Tier(), c.Runtime(), c.File())
 	}

@@ -195,7 +195,7 @@ func (l *loader) tenants(n *yaml.Node) {
 
 func (l *loader) tenant(key string, n *yaml.Node) Tenant {
 	var t Tenant
-	l.pairs(n, key+".", []string{"tier", "allow_hosts", "tools", "caps"}, func(sub string, value *yaml.Node) {
+	l.pairs(n, key+".", fieldNames(tenantFields), func(sub string, value *yaml.Node) {
 		switch sub {
 		case "tier":
 			t.Tier = single(l, key+".tier", value, parseTier)
@@ -211,7 +211,7 @@ func (l *loader) tenant(key string, n *yaml.Node) Tenant {
 }
 
 func (l *loader) tenantCaps(key string, n *yaml.Node, t *Tenant) {
-	l.pairs(n, key+".", []string{"tool_calls", "exec_seconds", "bytes_written", "cost_usd"}, func(sub string, value *yaml.Node) {
+	l.pairs(n, key+".", fieldNames(capFields), func(sub string, value *yaml.Node) {
 		full := key + "." + sub
 		switch sub {
 		case "tool_calls":

@@ -102,14 +102,14 @@ func documentedGateway() Gateway {
 
 func gatewaySettings() []setting {
 	return []setting{
-		{name: "gateway.listen",
+		{name: "gateway.listen", form: form{kind: address},
 			set: func(v *values, s string, _ places) (err error) {
 				v.gateway.Listen, err = parseListen(s)
 				return err
 			},
 			show: func(v *values) string { return v.gateway.Listen }},
 		names("gateway.allowed_hosts", "", func(v *values) *[]string { return &v.gateway.AllowedHosts }),
-		{name: "gateway.allowed_origins", add: func(v *values, list []string, _ places) error {
+		{name: "gateway.allowed_origins", form: form{kind: webOrigin, many: true}, add: func(v *values, list []string, _ places) error {
 			for _, s := range list {
 				if err := checkOrigin(s); err != nil {
 					return err
@@ -123,14 +123,14 @@ func gatewaySettings() []setting {
 		whole("gateway.max_concurrent", "", 1, 1_000_000, func(v *values) *int64 { return &v.gateway.Limits.Concurrent }),
 		whole("gateway.max_sessions", "", 1, 1_000_000, func(v *values) *int64 { return &v.gateway.Limits.Sessions }),
 		seconds("gateway.timeout_seconds", "", func(v *values) *duration { return &v.gateway.Limits.Timeout }),
-		{name: "gateway.servers", node: (*loader).gatewayServers, show: func(v *values) string {
+		{name: "gateway.servers", form: form{kind: items, fields: serverFields, rule: serverRule}, node: (*loader).gatewayServers, show: func(v *values) string {
 			var list []string
 			for _, s := range v.gateway.Servers {
 				list = append(list, s.Name)
 			}
 			return joined(list)
 		}},
-		{name: "gateway.tokens", node: (*loader).gatewayTokens, show: func(v *values) string {
+		{name: "gateway.tokens", form: form{kind: items, fields: tokenFields, rule: tokenRule}, node: (*loader).gatewayTokens, show: func(v *values) string {
 			if len(v.gateway.Tokens) == 0 {
 				return ""
 			}
@@ -141,7 +141,7 @@ func gatewaySettings() []setting {
 
 // scaled is a whole number of units of 2^shift bytes.
 func scaled(name string, shift int, most int64, field func(*values) *int64) setting {
-	return setting{name: name,
+	return setting{name: name, form: form{kind: wholeNumber, least: 1, most: float64(most)},
 		set: func(v *values, s string, _ places) error {
 			n, err := parseWhole(s, 1, most)
 			if err == nil {
@@ -181,8 +181,6 @@ func parseServerName(s string) (string, error) {
 	return s, nil
 }
 
-var serverKeys = []string{"name", "transport", "command", "env", "env_from", "url", "headers_env", "sandbox"}
-
 func (l *loader) gatewayServers(key string, n *yaml.Node) {
 	l.items(key, n, func(at string, item *yaml.Node) {
 		s := l.gatewayServer(at, item)
@@ -192,7 +190,7 @@ func (l *loader) gatewayServers(key string, n *yaml.Node) {
 }
 
 func (l *loader) gatewayServer(at string, item *yaml.Node) (s GatewayServer) {
-	l.pairs(item, at+".", serverKeys, func(sub string, value *yaml.Node) {
+	l.pairs(item, at+".", fieldNames(serverFields), func(sub string, value *yaml.Node) {
 		full := at + "." + sub
 		switch sub {
 		case "name":
@@ -274,14 +272,15 @@ func parseHeader(s string) (string, error) {
 		letter := c|0x20 >= 'a' && c|0x20 <= 'z'
 		ok = ok && (letter || c >= '0' && c <= '9' || c == '-' || c == '_')
 	}
-	switch strings.ToLower(s) {
-	case "host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer":
-		ok = false
-	}
-	if !ok {
+	if !ok || slices.Contains(ownHeaders(), strings.ToLower(s)) {
 		return "", wantError{s, "the name of a header that is not the connection's own"}
 	}
 	return s, nil
+}
+
+// ownHeaders are the connection's own.
+func ownHeaders() []string {
+	return []string{"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer"}
 }
 
 // stringMap reads a mapping of single values.
@@ -298,8 +297,6 @@ func (l *loader) stringMap(key string, n *yaml.Node, name, value func(string) (s
 	})
 	return m
 }
-
-var tokenKeys = []string{"token_env", "sha256", "tenant", "agent", "user", "tier", "profile", "workspace"}
 
 func (l *loader) gatewayTokens(key string, n *yaml.Node) {
 	l.items(key, n, func(at string, item *yaml.Node) {
@@ -322,7 +319,7 @@ func (l *loader) gatewayTokens(key string, n *yaml.Node) {
 }
 
 func (l *loader) gatewayToken(at string, item *yaml.Node) (t GatewayToken) {
-	l.pairs(item, at+".", tokenKeys, func(sub string, value *yaml.Node) {
+	l.pairs(item, at+".", fieldNames(tokenFields), func(sub string, value *yaml.Node) {
 		full := at + "." + sub
 		switch sub {
 		case "token_env":

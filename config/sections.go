@@ -40,7 +40,9 @@ type Provenance struct {
 
 // Egress is what the proxies read beside the hosts.
 type Egress struct {
-	// Ecosystems are those of Ecosystems whose registries' traffic is checked.
+	// Ecosystems are those of Ecosystems whose registries, as the user has
+	// configured them, may be reached. Nil is the profile's own, an empty list
+	// that is not nil none.
 	Ecosystems []string
 	LLM        []LLMUpstream
 	// Prices is the absolute path of a file of models' prices, or empty.
@@ -95,44 +97,77 @@ func JudgeProviders() []string { return []string{"anthropic", "openai", "gemini"
 func LLMProviders() []string { return []string{"anthropic", "openai", "gemini"} }
 
 // Ecosystems lists the package ecosystems that the proxies know.
-func Ecosystems() []string { return []string{"npm", "go"} }
+func Ecosystems() []string {
+	return []string{"npm", "go", "apt", "pip", "cargo", "maven", "gem", "nuget"}
+}
+
+// ecosystemWords are what egress.ecosystems takes: "none" drops what was
+// named before.
+func ecosystemWords() []string { return append(Ecosystems(), "all", "none") }
+
+// addEcosystems reads items that may be lists themselves, as flags are.
+func addEcosystems(v *values, list []string, _ places) error {
+	for _, item := range list {
+		for s := range strings.SplitSeq(item, ",") {
+			w, err := oneOf(strings.TrimSpace(s), ecosystemWords()...)
+			switch {
+			case err != nil:
+				return err
+			case w == "none":
+				v.egress.Ecosystems = []string{}
+			case w == "all":
+				v.egress.Ecosystems = Ecosystems()
+			default:
+				appendNew(&v.egress.Ecosystems, w)
+			}
+		}
+	}
+	return nil
+}
+
+func showEcosystems(v *values) string {
+	if v.egress.Ecosystems != nil && len(v.egress.Ecosystems) == 0 {
+		return "none"
+	}
+	return joined(v.egress.Ecosystems)
+}
 
 // maxPrice is above any model's price of a million tokens.
 const maxPrice = 1_000_000
 
 func sectionSettings() []setting {
 	return []setting{
-		{name: "judge.provider",
+		{name: "judge.provider", form: words(JudgeProviders()...),
 			set:  word(func(v *values) *string { return &v.judgeModel.Provider }, JudgeProviders()),
 			show: func(v *values) string { return v.judgeModel.Provider }},
 		textValue("judge.model", func(v *values) *string { return &v.judgeModel.Model }),
-		{name: "judge.base_url",
+		{name: "judge.base_url", form: form{kind: webURL},
 			set: func(v *values, s string, _ places) (err error) {
 				v.judgeModel.BaseURL, err = parseURL(s)
 				return err
 			},
 			show: func(v *values) string { return v.judgeModel.BaseURL }},
-		{name: "judge.key_env",
+		{name: "judge.key_env", form: form{kind: variable},
 			set: func(v *values, s string, _ places) (err error) {
 				v.judgeModel.KeyEnv, err = parseVariable(s)
 				return err
 			},
 			show: func(v *values) string { return v.judgeModel.KeyEnv }},
-		{name: "judge.command", add: func(v *values, list []string, _ places) error {
+		{name: "judge.command", form: form{kind: program}, add: func(v *values, list []string, _ places) error {
 			return command(&v.judgeModel.Command, list)
 		}, show: func(v *values) string { return joined(v.judgeModel.Command) }},
 		price("judge.input_usd", func(v *values) *float64 { return &v.judgeModel.InputUSD }),
 		price("judge.output_usd", func(v *values) *float64 { return &v.judgeModel.OutputUSD }),
 		onOff("provenance.deliver_tagged", func(v *values) *bool { return &v.provenance.DeliverTagged }),
 		onOff("provenance.datamark", func(v *values) *bool { return &v.provenance.Datamark }),
-		{name: "provenance.max_text_mb",
+		{name: "provenance.max_text_mb", form: form{kind: wholeNumber, least: 1, most: 1024},
 			set: func(v *values, s string, _ places) error {
 				n, err := parseWhole(s, 1, 1024)
 				v.provenance.MaxText = n << 20
 				return err
 			},
 			show: func(v *values) string { return strconv.FormatInt(v.provenance.MaxText>>20, 10) }},
-		{name: "proposals.ttl_seconds",
+		{name: "proposals.ttl_seconds", form: form{kind: positive, least: 1, most: 2592000},
 			set: func(v *values, s string, _ places) error {
 				d, err := parseSeconds(s)
 				if err == nil && (d < time.Second || d > 30*24*time.Hour) {
@@ -142,17 +177,9 @@ func sectionSettings() []setting {
 				return err
 			},
 			show: func(v *values) string { return decimal(v.proposalTTL.Seconds()) }},
-		{name: "egress.ecosystems", add: func(v *values, list []string, _ places) error {
-			for _, s := range list {
-				w, err := oneOf(s, Ecosystems()...)
-				if err != nil {
-					return err
-				}
-				appendNew(&v.egress.Ecosystems, w)
-			}
-			return nil
-		}, show: func(v *values) string { return joined(v.egress.Ecosystems) }},
-		{name: "egress.llm", node: (*loader).llm, show: func(v *values) string {
+		{name: "egress.ecosystems", flag: "ecosystem", form: form{kind: oneWord, words: ecosystemWords(), many: true},
+			add: addEcosystems, show: showEcosystems},
+		{name: "egress.llm", form: form{kind: items, fields: llmFields, rule: llmRule}, node: (*loader).llm, show: func(v *values) string {
 			var names []string
 			for _, u := range v.egress.LLM {
 				names = append(names, u.Provider)
@@ -166,7 +193,7 @@ func sectionSettings() []setting {
 }
 
 func textValue(name string, field func(*values) *string) setting {
-	return setting{name: name,
+	return setting{name: name, form: form{kind: plainName},
 		set: func(v *values, s string, _ places) error {
 			err := checkName(s)
 			if err == nil {
@@ -178,7 +205,7 @@ func textValue(name string, field func(*values) *string) setting {
 }
 
 func filePath(name string, field func(*values) *string) setting {
-	return setting{name: name,
+	return setting{name: name, form: form{kind: absolute},
 		set: func(v *values, s string, p places) (err error) {
 			*field(v), err = p.path(s)
 			return err
@@ -187,12 +214,12 @@ func filePath(name string, field func(*values) *string) setting {
 }
 
 func onOff(name string, field func(*values) *bool) setting {
-	return setting{name: name, set: boolean(field), show: showBool(field)}
+	return setting{name: name, form: form{kind: yesNo}, set: boolean(field), show: showBool(field)}
 }
 
 // price is of a million tokens; a free model's is 0.
 func price(name string, field func(*values) *float64) setting {
-	return setting{name: name,
+	return setting{name: name, form: form{kind: priceOf, most: maxPrice},
 		set: func(v *values, s string, _ places) (err error) {
 			if strings.Trim(s, "0.") == "" && strings.Contains(s, "0") {
 				*field(v) = 0
@@ -286,7 +313,7 @@ func (l *loader) secret(variable string) Secret {
 func (l *loader) llm(key string, n *yaml.Node) {
 	l.items(key, n, func(at string, item *yaml.Node) {
 		var u LLMUpstream
-		l.pairs(item, at+".", []string{"provider", "base_url", "key_env"}, func(sub string, value *yaml.Node) {
+		l.pairs(item, at+".", fieldNames(llmFields), func(sub string, value *yaml.Node) {
 			full := at + "." + sub
 			switch sub {
 			case "provider":

@@ -158,12 +158,12 @@ func TestSectionsThatAreNotSet(t *testing.T) {
 	}
 }
 
-func TestBadSectionsAreErrorsWithTheLine(t *testing.T) {
+func badSections() []badFile {
 	gateway := func(s string) string { return "gateway:\n  " + s }
 	server := func(s string) string { return gateway("servers:\n  - " + s) }
 	token := func(s string) string { return gateway("tokens:\n  - " + s) }
 	const hash = `"` + hashOfBob + `"`
-	tests := []struct{ name, text, want string }{
+	return []badFile{
 		{"an unknown provider", "judge:\n  provider: llama\n", `:2: judge.provider "llama" (want one of anthropic`},
 		{"a judge without a model", "judge:\n  provider: gemini\n", `:2: judge.provider "gemini" (want judge.model`},
 		{"a command judge without a command", "judge: {provider: command}", `:1: judge.provider "command" (want judge.command`},
@@ -216,6 +216,10 @@ func TestBadSectionsAreErrorsWithTheLine(t *testing.T) {
 		{"a token's relative workspace", token("{sha256: " + hash + ", workspace: x}"), "gateway.tokens[0].workspace"},
 		{"a token's unknown key", token("{sha256: " + hash + ", mode: off}"), `unknown key "gateway.tokens[0].mode"`},
 	}
+}
+
+func TestBadSectionsAreErrorsWithTheLine(t *testing.T) {
+	tests := badSections()
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			c, err := Load(world{files: yamlFile(tt.text)}.input())

@@ -38,12 +38,14 @@ type setting struct {
 	name string
 	env  string
 	flag string
-	// noFile: no key of the file sets it.
+	// noFile: no key of the file sets it; form is empty then.
 	noFile bool
-	set    func(v *values, s string, p places) error
-	add    func(v *values, list []string, p places) error
-	node   func(l *loader, key string, n *yaml.Node)
-	show   func(v *values) string
+	// form is what the file may have, for people and for the schema.
+	form form
+	set  func(v *values, s string, p places) error
+	add  func(v *values, list []string, p places) error
+	node func(l *loader, key string, n *yaml.Node)
+	show func(v *values) string
 }
 
 func (s *setting) fileKey() string {
@@ -87,7 +89,7 @@ func modeSettings() []setting {
 		{name: "force_enforce", env: "ATOM_SANDBOX_FORCE_ENFORCE", noFile: true,
 			set:  boolean(func(v *values) *bool { return &v.forceEnforce }),
 			show: showBool(func(v *values) *bool { return &v.forceEnforce })},
-		{name: "mode", flag: "mode",
+		{name: "mode", flag: "mode", form: words(cordon.Off.String(), cordon.Shadow.String(), cordon.Enforce.String()),
 			set: func(v *values, s string, _ places) error {
 				m, err := oneOf(s, cordon.Off.String(), cordon.Shadow.String(), cordon.Enforce.String())
 				if err != nil {
@@ -96,10 +98,10 @@ func modeSettings() []setting {
 				return v.mode.UnmarshalText([]byte(m))
 			},
 			show: func(v *values) string { return v.mode.String() }},
-		{name: "profile", flag: "profile",
+		{name: "profile", flag: "profile", form: words(Profiles()...),
 			set:  word(func(v *values) *string { return &v.profile }, Profiles()),
 			show: func(v *values) string { return v.profile }},
-		{name: "tier", flag: "tier",
+		{name: "tier", flag: "tier", form: words(tiers()...),
 			set: func(v *values, s string, _ places) (err error) {
 				v.tier, err = parseTier(s)
 				return err
@@ -124,7 +126,7 @@ func phaseSettings() []setting {
 		{"transactions", "ATOM_DMM_LEVEL5_ENABLED", func(v *values) *bool { return &v.transactions }},
 		{"policy_tenant_override", "ATOM_SANDBOX_POLICY_TENANT_OVERRIDE", func(v *values) *bool { return &v.tenantOverride }},
 	} {
-		list = append(list, setting{name: p.key, env: p.env, set: boolean(p.field), show: showBool(p.field)})
+		list = append(list, setting{name: p.key, env: p.env, form: form{kind: yesNo}, set: boolean(p.field), show: showBool(p.field)})
 	}
 	return list
 }
@@ -134,13 +136,13 @@ func boundSettings() []setting {
 		whole("caps.tool_calls", "ATOM_SANDBOX_MAX_TOOL_CALLS", 1, maxCount, func(v *values) *int64 { return &v.caps.ToolCalls }),
 		seconds("caps.exec_seconds", "ATOM_SANDBOX_MAX_EXEC_SECONDS", func(v *values) *duration { return &v.caps.Exec }),
 		whole("caps.bytes_written", "ATOM_SANDBOX_MAX_BYTES_WRITTEN", 1, maxBytes, func(v *values) *int64 { return &v.caps.BytesWritten }),
-		{name: "caps.cost_usd", env: "ATOM_SANDBOX_MAX_COST_USD",
+		{name: "caps.cost_usd", env: "ATOM_SANDBOX_MAX_COST_USD", form: form{kind: positive, most: maxCost},
 			set: func(v *values, s string, _ places) (err error) {
 				v.caps.CostUSD, err = parsePositive(s, maxCost)
 				return err
 			},
 			show: func(v *values) string { return decimal(v.caps.CostUSD) }},
-		{name: "runtime", env: "ATOM_SANDBOX_RUNTIME", flag: "runtime",
+		{name: "runtime", env: "ATOM_SANDBOX_RUNTIME", flag: "runtime", form: words(Runtimes()...),
 			set:  word(func(v *values) *string { return &v.runtime }, Runtimes()),
 			show: func(v *values) string { return v.runtime }},
 		whole("vm.mem_mb", "ATOM_SANDBOX_VM_MEM_MB", 1, maxMemMB, func(v *values) *int64 { return &v.vm.MemMB }),
@@ -167,19 +169,20 @@ func listSettings() []setting {
 		roots("write", func(v *values) *[]string { return &v.write }),
 		names("allow_hosts", "allow-host", func(v *values) *[]string { return &v.allowHosts }),
 		names("allow_tools", "allow-tool", func(v *values) *[]string { return &v.allowTools }),
-		{name: "db", flag: "db",
+		{name: "db", flag: "db", form: form{kind: storeName},
 			set: func(v *values, s string, p places) (err error) {
 				v.db, err = p.store(s)
 				return err
 			},
 			show: func(v *values) string { return withoutPassword(v.db) }},
-		{name: "tenants", show: func(v *values) string { return joined(tenantNames(v.tenants)) }},
-		{name: "tools", show: func(v *values) string {
+		{name: "tenants", form: form{kind: byName, fields: tenantFields}, show: func(v *values) string { return joined(tenantNames(v.tenants)) }},
+		{name: "tools", form: form{kind: elsewhere}, show: func(v *values) string {
 			if v.tools == nil {
 				return ""
 			}
 			return "set"
 		}},
+		testSetting(),
 	}
 }
 
@@ -208,7 +211,7 @@ func word(field func(*values) *string, known []string) func(*values, string, pla
 }
 
 func whole(name, env string, least, most int64, field func(*values) *int64) setting {
-	return setting{name: name, env: env,
+	return setting{name: name, env: env, form: form{kind: wholeNumber, least: float64(least), most: float64(most)},
 		set: func(v *values, s string, _ places) error {
 			n, err := parseWhole(s, least, most)
 			if err == nil {
@@ -220,7 +223,7 @@ func whole(name, env string, least, most int64, field func(*values) *int64) sett
 }
 
 func seconds(name, env string, field func(*values) *duration) setting {
-	return setting{name: name, env: env,
+	return setting{name: name, env: env, form: form{kind: positive, most: maxSeconds},
 		set: func(v *values, s string, _ places) error {
 			d, err := parseSeconds(s)
 			if err == nil {
@@ -232,7 +235,11 @@ func seconds(name, env string, field func(*values) *duration) setting {
 }
 
 func roots(name string, field func(*values) *[]string) setting {
-	return setting{name: name, flag: name,
+	kind := absolute
+	if name == "write" {
+		kind = belowRoot
+	}
+	return setting{name: name, flag: name, form: form{kind: kind, many: true},
 		add: func(v *values, list []string, p places) error {
 			for _, s := range list {
 				path, err := p.path(s)
@@ -250,7 +257,7 @@ func roots(name string, field func(*values) *[]string) setting {
 }
 
 func names(name, flag string, field func(*values) *[]string) setting {
-	return setting{name: name, flag: flag,
+	return setting{name: name, flag: flag, form: form{kind: plainName, many: true},
 		add: func(v *values, list []string, _ places) error {
 			for _, s := range list {
 				if err := checkName(s); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/cordon-sandbox/cordon"
 	"github.com/cordon-sandbox/cordon/internal/strictjson"
@@ -635,16 +636,22 @@ func programLike(s string) bool {
 func codeLike(s string) bool { return strings.ContainsAny(s, " \t\n;()=|&<>$`{") }
 
 // sqlVerbs begin a statement in one of the dialects and no question.
-var sqlVerbs = verbs(`insert delete drop truncate alter grant revoke with merge exec execute rollback savepoint
+var sqlVerbs = sync.OnceValue(func() map[string]bool {
+	return verbs(`insert delete drop truncate alter grant revoke with merge exec execute rollback savepoint
 	deallocate declare attach detach pragma vacuum reindex upsert shutdown handler reassign raiserror deny waitfor select
 	create update replace begin commit prepare kill values`)
+})
 
 // sqlWords begin a statement too, but as often a sentence; sqlSigns tell.
 var (
-	sqlWords = verbs(`explain show describe desc use call set copy load lock unlock comment security rename do start end
+	sqlWords = sync.OnceValue(func() map[string]bool {
+		return verbs(`explain show describe desc use call set copy load lock unlock comment security rename do start end
 		release reset analyze table flush optimize import install refresh cluster discard listen notify if while print
 		backup restore bulk open fetch close move checkpoint export`)
-	sqlSigns = verbs("from table into analyze program database data select delete update insert drop outfile infile local session role authorization")
+	})
+	sqlSigns = sync.OnceValue(func() map[string]bool {
+		return verbs("from table into analyze program database data select delete update insert drop outfile infile local session role authorization")
+	})
 )
 
 func verbs(list string) map[string]bool {
@@ -684,7 +691,7 @@ func looksSQL(s string) bool {
 				end++
 			}
 			verb := strings.ToLower(s[:min(end, 16)])
-			return sqlVerbs[verb] || sqlWords[verb] && sqlSigned(s[end:])
+			return sqlVerbs()[verb] || sqlWords()[verb] && sqlSigned(s[end:])
 		}
 	}
 }
@@ -695,7 +702,7 @@ func sqlSigned(s string) bool {
 		return true
 	}
 	for word := range strings.FieldsSeq(s) {
-		if sqlSigns[strings.ToLower(word)] {
+		if sqlSigns()[strings.ToLower(word)] {
 			return true
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"net/url"
 	"strings"
+	"sync"
 
 	"github.com/cordon-sandbox/cordon"
 	"github.com/cordon-sandbox/cordon/lower/toolspec"
@@ -41,16 +42,18 @@ var wrappers = map[string]bool{"view-source": true, "jar": true, "blob": true, "
 var special = map[string]bool{"http": true, "https": true, "ws": true, "wss": true, "ftp": true, "": true}
 
 // Schemes that are spoken to hosts.
-var network = map[string]bool{"http": true, "https": true, "ws": true, "wss": true, "ftp": true, "ftps": true, "sftp": true,
-	"ssh": true, "scp": true, "git": true, "smb": true, "cifs": true, "nfs": true, "ldap": true, "ldaps": true, "gopher": true,
-	"dict": true, "telnet": true, "rsync": true, "svn": true, "tcp": true, "udp": true, "tls": true, "imap": true, "imaps": true,
-	"smtp": true, "smtps": true, "pop3": true, "redis": true, "rediss": true, "rtsp": true, "rtmp": true, "mqtt": true, "mqtts": true, "webdav": true, "dav": true,
-	"tftp": true, "nntp": true, "irc": true, "ircs": true, "xmpp": true, "sip": true, "vnc": true, "rdp": true, "winrm": true, "docker": true,
-	"postgres": true, "postgresql": true, "mysql": true, "mariadb": true, "mongodb": true, "sqlserver": true, "mssql": true, "oracle": true,
-	"clickhouse": true, "cassandra": true, "neo4j": true, "bolt": true, "couchbase": true, "memcached": true, "elasticsearch": true, "snowflake": true, "libsql": true,
-	"amqp": true, "amqps": true, "kafka": true, "nats": true, "stomp": true, "zmq": true, "grpc": true, "grpcs": true, "thrift": true, "socks": true, "socks4": true, "socks5": true, "socks5h": true,
-	"s3": true, "s3a": true, "s3n": true, "gs": true, "gcs": true, "az": true, "azure": true, "abfs": true, "abfss": true, "wasb": true, "wasbs": true, "adl": true, "hdfs": true, "webhdfs": true, "oss": true, "cos": true, "r2": true, "b2": true, "swift": true,
-	"magnet": true, "ipfs": true, "ipns": true, "hg": true, "bzr": true, "cvs": true, "afp": true, "finger": true, "whois": true, "dns": true, "ntp": true, "snmp": true, "rtmps": true, "rtsps": true, "srt": true, "rtp": true, "hxxp": true, "hxxps": true, "shttp": true}
+var network = sync.OnceValue(func() map[string]bool {
+	return map[string]bool{"http": true, "https": true, "ws": true, "wss": true, "ftp": true, "ftps": true, "sftp": true,
+		"ssh": true, "scp": true, "git": true, "smb": true, "cifs": true, "nfs": true, "ldap": true, "ldaps": true, "gopher": true,
+		"dict": true, "telnet": true, "rsync": true, "svn": true, "tcp": true, "udp": true, "tls": true, "imap": true, "imaps": true,
+		"smtp": true, "smtps": true, "pop3": true, "redis": true, "rediss": true, "rtsp": true, "rtmp": true, "mqtt": true, "mqtts": true, "webdav": true, "dav": true,
+		"tftp": true, "nntp": true, "irc": true, "ircs": true, "xmpp": true, "sip": true, "vnc": true, "rdp": true, "winrm": true, "docker": true,
+		"postgres": true, "postgresql": true, "mysql": true, "mariadb": true, "mongodb": true, "sqlserver": true, "mssql": true, "oracle": true,
+		"clickhouse": true, "cassandra": true, "neo4j": true, "bolt": true, "couchbase": true, "memcached": true, "elasticsearch": true, "snowflake": true, "libsql": true,
+		"amqp": true, "amqps": true, "kafka": true, "nats": true, "stomp": true, "zmq": true, "grpc": true, "grpcs": true, "thrift": true, "socks": true, "socks4": true, "socks5": true, "socks5h": true,
+		"s3": true, "s3a": true, "s3n": true, "gs": true, "gcs": true, "az": true, "azure": true, "abfs": true, "abfss": true, "wasb": true, "wasbs": true, "adl": true, "hdfs": true, "webhdfs": true, "oss": true, "cos": true, "r2": true, "b2": true, "swift": true,
+		"magnet": true, "ipfs": true, "ipns": true, "hg": true, "bzr": true, "cvs": true, "afp": true, "finger": true, "whois": true, "dns": true, "ntp": true, "snmp": true, "rtmps": true, "rtsps": true, "srt": true, "rtp": true, "hxxp": true, "hxxps": true, "shttp": true}
+})
 
 // Schemes that name a file of this machine.
 var local = map[string]bool{"file": true, "local": true, "localfile": true, "fs": true, "vscode-file": true, "vscode-local": true, "host": true, "unix": true, "npipe": true}
@@ -135,7 +138,7 @@ func (r *reading) one(s string, depth int) {
 			return
 		}
 	}
-	r.own = scheme != "" && !network[scheme] && strings.HasPrefix(rest, "//")
+	r.own = scheme != "" && !network()[scheme] && strings.HasPrefix(rest, "//")
 	r.authority(scheme, rest)
 }
 
@@ -178,7 +181,7 @@ func splitScheme(s string) (scheme, rest string) {
 	scheme = strings.ToLower(s[:i])
 	if p := strings.LastIndexByte(scheme, '+'); p >= 0 && !wrappers[scheme] {
 		before, after := scheme[:p], scheme[p+1:]
-		if scheme = after; network[before] && !network[after] && !local[after] {
+		if scheme = after; network()[before] && !network()[after] && !local[after] {
 			scheme = before
 		}
 	}

@@ -50,6 +50,7 @@ func addPolicyFlags(cmd *cobra.Command) *configFlags {
 	flags.StringArray("read", nil, "a further `PATH` that may be read (repeatable)")
 	flags.StringArray("write", nil, "a further `PATH` that may be written (repeatable)")
 	flags.StringArray("allow-host", nil, "a further `HOST` that may be reached, or *.HOST (repeatable)")
+	flags.StringArray("ecosystem", nil, "package `NAMES` whose registries may be reached as you configured them: some of npm, go, apt, pip, cargo, maven, gem, nuget, or all, or none (default with profile coding npm,go,apt,pip,cargo)")
 	flags.StringArray("allow-tool", nil, "a further tool (`NAME`, SERVER/NAME or group:GROUP) for every tier (repeatable)")
 	return f
 }
@@ -57,7 +58,7 @@ func addPolicyFlags(cmd *cobra.Command) *configFlags {
 // load reads the configuration by the flags that were given.
 func (f *configFlags) load() (*config.Config, error) {
 	given := map[string][]string{}
-	for _, name := range []string{"profile", "tier", "mode", "read", "write", "allow-host", "allow-tool", "db", "runtime"} {
+	for _, name := range []string{"profile", "tier", "mode", "read", "write", "allow-host", "ecosystem", "allow-tool", "db", "runtime"} {
 		flag := f.cmd.Flags().Lookup(name)
 		if flag == nil || !flag.Changed {
 			continue
@@ -170,7 +171,7 @@ func (f *runFlags) open() (*core, cordon.Run, error) {
 	if err != nil {
 		return nil, run, err
 	}
-	core, err := openCore(f.cmd.Context(), c, f.cmd.ErrOrStderr())
+	core, err := openCore(f.cmd.Context(), c, f.cmd.ErrOrStderr(), newPackages(c, resolveTime, run.Workspace))
 	return core, run, err
 }
 
@@ -207,7 +208,7 @@ type core struct {
 }
 
 // openCore builds the guard from the configuration.
-func openCore(ctx context.Context, c *config.Config, stderr io.Writer) (*core, error) {
+func openCore(ctx context.Context, c *config.Config, stderr io.Writer, packages *packages) (*core, error) {
 	log := &lineLog{w: stderr}
 	for _, note := range c.Notes() {
 		log.printf("%s", note)
@@ -217,7 +218,7 @@ func openCore(ctx context.Context, c *config.Config, stderr io.Writer) (*core, e
 	if err != nil {
 		return nil, err
 	}
-	g, err := newGuard(c, store, log)
+	g, err := newGuard(c, store, log, packages.hosts(ctx, log)...)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
@@ -324,7 +325,7 @@ func catalogueOf(c *config.Config) (*toolspec.Catalogue, error) {
 	return catalogue, nil
 }
 
-func newGuard(c *config.Config, store *sqlite.Store, log *lineLog) (*guard.Guard, error) {
+func newGuard(c *config.Config, store *sqlite.Store, log *lineLog, packageHosts ...string) (*guard.Guard, error) {
 	catalogue, err := catalogueOf(c)
 	if err != nil {
 		return nil, err
@@ -345,7 +346,7 @@ func newGuard(c *config.Config, store *sqlite.Store, log *lineLog) (*guard.Guard
 	g, err := guard.New(guard.Config{
 		Mode:      c.Mode(),
 		Phases:    guard.Phases{Whitelist: p.Whitelist, FS: p.FS, Tripwires: p.Tripwires, Caps: p.Caps, Egress: p.Egress, Provenance: p.Provenance},
-		Policy:    policyConfig(c),
+		Policy:    policyConfig(c, packageHosts...),
 		Store:     store,
 		Lowerer:   lowerer,
 		SelfPaths: selfPaths(c, store),
@@ -359,10 +360,12 @@ func newGuard(c *config.Config, store *sqlite.Store, log *lineLog) (*guard.Guard
 	return g, nil
 }
 
-func policyConfig(c *config.Config) policy.Config {
+// policyConfig is what policies are made from. packageHosts are those of the
+// package ecosystems, which are part of the baseline.
+func policyConfig(c *config.Config, packageHosts ...string) policy.Config {
 	caps := c.Caps()
 	p := policy.Config{
-		Profile: c.Profile(), BaselineHosts: egress.Baseline(), AllowHosts: c.AllowHosts(), AllowTools: c.AllowTools(),
+		Profile: c.Profile(), BaselineHosts: append(egress.Baseline(), packageHosts...), AllowHosts: c.AllowHosts(), AllowTools: c.AllowTools(),
 		Read: c.Read(), Write: c.Write(), TenantOverride: c.TenantOverride(), Tenants: map[string]policy.Override{},
 		Caps: policy.Caps{ToolCalls: caps.ToolCalls, Exec: caps.Exec, BytesWritten: caps.BytesWritten, CostUSD: caps.CostUSD},
 	}

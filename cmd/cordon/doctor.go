@@ -72,7 +72,7 @@ func printProbes(out io.Writer, reports []sandbox.Report) error {
 		if err := printProbe(out, r); err != nil {
 			return err
 		}
-		if r.Available && chosen == "" {
+		if fits(r) && chosen == "" {
 			chosen = r.Runtime
 		}
 	}
@@ -90,6 +90,9 @@ func printProbe(out io.Writer, r sandbox.Report) error {
 		state = "not available: " + r.Why
 	}
 	fmt.Fprintf(w, "runtime %s: %s\n", r.Runtime, state)
+	if r.Unfit != "" {
+		fmt.Fprintf(w, "but not for --runtime auto: %s\n", r.Unfit)
+	}
 	if r.Fix != "" {
 		fmt.Fprintf(w, "to do: %s\n", r.Fix)
 	}

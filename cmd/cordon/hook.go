@@ -231,7 +231,7 @@ func (f *hookFlags) failMode() cordon.Mode {
 // directory that relative paths start from; nil makes them errors.
 func (f *hookFlags) loadFrom(getenv func(string) (string, bool), dir func() (string, error)) (*config.Config, error) {
 	given := map[string][]string{}
-	for _, name := range []string{"profile", "tier", "mode", "read", "write", "allow-host", "allow-tool", "db"} {
+	for _, name := range []string{"profile", "tier", "mode", "read", "write", "allow-host", "ecosystem", "allow-tool", "db"} {
 		flag := f.cmd.Flags().Lookup(name)
 		if !flag.Changed {
 			continue
@@ -258,7 +258,7 @@ func (f *hookFlags) openDoor(ctx context.Context, agent string, c *config.Config
 	if err != nil {
 		return nil, nil, err
 	}
-	core, err := openCore(ctx, c, f.cmd.ErrOrStderr())
+	core, err := openCore(ctx, c, f.cmd.ErrOrStderr(), newPackages(c, hookResolveTime, run.Workspace))
 	if err != nil {
 		return nil, nil, err
 	}

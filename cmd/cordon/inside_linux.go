@@ -71,7 +71,7 @@ func (o *runOptions) serveInside(ctx context.Context, w *walls, args []string) (
 	s.Stdin, s.Stdout, s.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	w.net.attach(&s, cancel)
+	w.net.attach(ctx, &s, cancel)
 	p, err := w.runtime.Start(ctx, s)
 	if err != nil {
 		return sandbox.Result{}, err

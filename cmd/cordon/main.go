@@ -77,6 +77,9 @@ func Run(ctx context.Context, args []string, stdio Stdio) int {
 		return code
 	}
 	root := rootCommand()
+	if completes(args) {
+		addCompletions(root)
+	}
 	root.SetArgs(args)
 	root.SetIn(stdio.In)
 	root.SetOut(stdio.Out)
@@ -109,7 +112,6 @@ func rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w (see %q)", err, cmd.CommandPath()+" --help")
 	})
-	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
 		checkCommand(),
 		mcpCommand(),
@@ -129,6 +131,7 @@ func rootCommand() *cobra.Command {
 		killCommand(),
 		auditCommand(),
 		doctorCommand(),
+		manCommand(),
 		versionCommand(),
 	)
 	usageArgs(root)

@@ -118,7 +118,7 @@ func (f *runFlags) boxed(runtime string, pass []string, run cordon.Run, args []s
 		return nil, err
 	}
 	command := []string{self, insideName, "--runtime", runtime, "--workspace", run.Workspace, "--home", run.Home, "--run-id", run.ID}
-	for _, name := range []string{"config", "db", "profile", "tier", "mode", "read", "write", "allow-host", "tenant"} {
+	for _, name := range []string{"config", "db", "profile", "tier", "mode", "read", "write", "allow-host", "ecosystem", "tenant"} {
 		flag := f.cmd.Flags().Lookup(name)
 		if flag == nil || !flag.Changed {
 			continue

@@ -10,6 +10,7 @@ import (
 	"github.com/cordon-sandbox/cordon"
 	"github.com/cordon-sandbox/cordon/contain/egress"
 	"github.com/cordon-sandbox/cordon/contain/sandbox"
+	"github.com/cordon-sandbox/cordon/guard/policy"
 )
 
 // Where a contained command finds the proxies: loopback addresses of its own
@@ -26,7 +27,9 @@ type networkConfig struct {
 	resolver   string
 	// upload is how many bytes the run may send, and receive.
 	upload int64
-	models bool
+	models *modelFlags
+	// caps are the run's, which may have used some of them before.
+	caps policy.Caps
 }
 
 // network is the only way out of one contained command: two proxies whose
@@ -37,6 +40,9 @@ type network struct {
 	inside  map[string]func(context.Context, net.Listener) error
 	env     []string
 	proxies []*egress.Proxy
+	models  *modelAPI // nil: none was asked for
+	charge  func(cordon.Usage) ([]cordon.Finding, error)
+	enforce bool
 	serving sync.WaitGroup
 	ending  context.CancelFunc
 	ended   context.Context
@@ -44,6 +50,7 @@ type network struct {
 
 	mu   sync.Mutex
 	stop context.CancelCauseFunc // ends the command
+	over bool                    // it was ended, or would have been
 	once sync.Once
 	up   int64
 	down int64
@@ -66,11 +73,13 @@ func openNetwork(core *core, run cordon.Run, c networkConfig) (*network, error) 
 		return nil, err
 	}
 	n := &network{run: row.RunID, log: core.log.printf, inside: map[string]func(context.Context, net.Listener) error{}}
+	n.enforce = core.config.Mode() == cordon.Enforce
+	n.charge = func(u cordon.Usage) ([]cordon.Finding, error) { return core.guard.Charge(run, u) }
 	n.ended, n.ending = context.WithCancel(context.Background())
 	base := egress.Config{
 		Mode: cordon.Enforce, Resolver: resolver, UnsafeAllowPrivate: c.exceptions, Logf: core.log.printf,
-		Recorder: &watchedRows{refusalRows{store: core.store, run: row}, n},
-		Limits:   egress.Limits{UploadBytes: c.upload, DownloadBytes: downloads * c.upload},
+		Recorder: &watchedRows{refusalRows{store: core.store, run: row}, n}, Usage: n.spent,
+		Limits: egress.Limits{UploadBytes: c.upload, DownloadBytes: downloads * c.upload},
 	}
 	tool, llm := base, base
 	tool.Rules, llm.Kind = rules, egress.LLMProxy
@@ -87,7 +96,83 @@ func openNetwork(core *core, run cordon.Run, c networkConfig) (*network, error) 
 		n.inside[one.at] = func(ctx context.Context, l net.Listener) error { return proxy.Serve(ctx, l, n.run) }
 	}
 	n.env = append(egress.ClientEnv("http://"+insideTool), "CORDON_LLM_PROXY=http://"+insideLLM)
+	if c.models == nil || !c.models.any() {
+		return n, nil
+	}
+	n.models, err = openModels(modelConfig{
+		flags: c.models, config: core.config, run: row, store: core.store, mode: core.config.Mode(), resolver: resolver,
+		exceptions: c.exceptions, cap: c.moneyCap(core), charge: n.pay, log: core.log,
+	})
+	if err != nil {
+		n.close()
+		return nil, err
+	}
+	n.inside[insideModels] = func(ctx context.Context, l net.Listener) error { return n.models.proxy.Serve(ctx, l, n.run) }
+	n.env = overlaid(n.env, n.models.proxy.Env(insideModels, n.run))
 	return n, nil
+}
+
+// moneyCap is 0 where caps are not looked at.
+func (c *networkConfig) moneyCap(core *core) float64 {
+	if !core.config.Phases().Caps {
+		return 0
+	}
+	return c.caps.CostUSD
+}
+
+// pay books what a model call cost.
+func (n *network) pay(usd float64) error {
+	_, err := n.charge(cordon.Usage{CostUSD: usd}) // the next call is refused
+	return err
+}
+
+// bytesRule is what the guard's findings cite for the cap on bytes.
+const bytesRule = "caps.bytes_written"
+
+// spent books what the proxies sent, and says whether the run is past its cap
+// on bytes with that: what it wrote and sent before counts, in whatever
+// process. In shadow mode that cap refuses nothing; the walls' own one does.
+func (n *network) spent(_ context.Context, _ string, up, down int64) error {
+	n.mu.Lock()
+	n.up, n.down = n.up+up, n.down+down
+	n.mu.Unlock()
+	findings, err := n.charge(cordon.Usage{BytesWritten: up})
+	if !n.enforce {
+		if err != nil {
+			n.log("egress: %v", err)
+		}
+		return nil
+	}
+	for _, f := range findings {
+		if f.Rule == bytesRule {
+			err = errors.New(f.Detail)
+		}
+	}
+	if err != nil {
+		n.cut()
+	}
+	return err
+}
+
+// cut ends the command for its traffic.
+func (n *network) cut() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.over = true
+	if n.stop != nil {
+		n.stop(errTraffic)
+	}
+}
+
+// excess is errTraffic where the command has sent or received too much, though
+// it may have ended before it was told. It is for after close.
+func (n *network) excess() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.over {
+		return errTraffic
+	}
+	return nil
 }
 
 // downloads is how many times more a command may receive than send.
@@ -95,16 +180,27 @@ const downloads = 16
 
 // attach puts the listeners and the variables into the spec. stop ends the
 // command when its traffic is over the cap.
-func (n *network) attach(s *sandbox.Spec, stop context.CancelCauseFunc) {
+// When ctx ends, so does all traffic.
+func (n *network) attach(ctx context.Context, s *sandbox.Spec, stop context.CancelCauseFunc) {
 	n.mu.Lock()
 	n.stop = stop
 	n.mu.Unlock()
+	context.AfterFunc(ctx, n.kill)
 	for at := range n.inside {
 		s.Listen = append(s.Listen, at)
 	}
-	s.Env = append(s.Env, n.env...)
+	s.Env = overlaid(s.Env, n.env)
 	s.Accept = func(at string, l net.Listener) {
 		n.serving.Go(func() { _ = n.inside[at](n.ended, l) }) // it ends with the run
+	}
+}
+
+func (n *network) kill() {
+	for _, p := range n.proxies {
+		p.Kill(n.run)
+	}
+	if n.models != nil {
+		n.models.proxy.Kill(n.run)
 	}
 }
 
@@ -115,15 +211,18 @@ func (n *network) close() (up, down int64) {
 		n.ending()
 		n.serving.Wait()
 		var errs []error
+		if n.models != nil {
+			errs = append(errs, n.models.close())
+		}
 		for _, p := range n.proxies {
-			u, d := p.Usage(n.run)
-			n.up, n.down = n.up+u, n.down+d
-			errs = append(errs, p.Close())
+			errs = append(errs, p.Close()) // tells of the last bytes
 		}
 		if err := errors.Join(errs...); err != nil {
 			n.log("egress: %v", err)
 		}
 	})
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	return n.up, n.down
 }
 
@@ -137,11 +236,7 @@ type watchedRows struct {
 func (w *watchedRows) Record(ctx context.Context, r egress.Refusal) error {
 	err := w.refusalRows.Record(ctx, r)
 	if r.Rule == egress.RuleUpload || r.Rule == egress.RuleDownload {
-		w.n.mu.Lock()
-		defer w.n.mu.Unlock()
-		if w.n.stop != nil {
-			w.n.stop(errTraffic)
-		}
+		w.n.cut()
 	}
 	return err
 }

@@ -19,11 +19,11 @@ import (
 func policyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "policy",
-		Short: "Show the configuration and the tools that are pinned",
+		Short: "Show and check the configuration, and the tools that are pinned",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(policyShowCommand(), policyPinsCommand(), policyPinCommand())
+	cmd.AddCommand(policyShowCommand(), policyCheckCommand(), policySchemaCommand(), policyPinsCommand(), policyPinCommand())
 	return cmd
 }
 
@@ -44,7 +44,7 @@ func policyShowCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		issuer, err := policy.NewIssuer(policyConfig(c))
+		issuer, err := policy.NewIssuer(policyConfig(c, newPackages(c, resolveTime, run.Workspace).hosts(cmd.Context(), &lineLog{w: cmd.ErrOrStderr()})...))
 		if err != nil {
 			return exitError{exitUsage, err}
 		}

@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"time"
 
@@ -25,13 +27,17 @@ import (
 const (
 	proxyDrain   = time.Second
 	killInterval = 25 * time.Millisecond
+	// fileInterval is how often the configuration file is looked at.
+	fileInterval = 250 * time.Millisecond
 )
 
 type proxyFlags struct {
 	*configFlags
-	tool, llm, resolver, runID string
-	private                    []string
-	baseline                   bool
+	tool, llm, base, resolver, runID string
+	private                          []string
+	baseline, token, anyClient       bool
+	maxBytes                         int64
+	models                           *modelFlags
 }
 
 func proxyCommand() *cobra.Command {
@@ -43,13 +49,28 @@ func proxyCommand() *cobra.Command {
 proxy admits LLM API hosts only. ADDR is host:port, unix:PATH or fd:N. When
 both are ready one line {"tool":"…","llm":"…"} with the real addresses is
 printed. Refusals are stored under a run of the proxy's own, which
-"cordon kill" ends. Clients that can reach the listeners are not told apart.`,
+"cordon kill" ends. When the configuration file changes, its hosts are in force
+at once.
+
+Whoever can reach a listener is its client. With --token, and on TCP addresses
+that are not loopback, each request has to show the token that is printed in
+the address, http://run:TOKEN@host:port, as a proxy's password.
+
+--llm-base-listen makes a further listener, for model APIs by their base URLs:
+the keys are Cordon's own and are added outside. The line then has its address
+in "llm_base", and in "llm_env" the variables for its clients.`,
 		Args: cobra.NoArgs,
 	}
 	f := &proxyFlags{configFlags: addConfigFlags(cmd)}
 	flags := cmd.Flags()
 	flags.StringVar(&f.tool, "tool-listen", "", "`ADDR` of the tool proxy")
 	flags.StringVar(&f.llm, "llm-listen", "", "`ADDR` of the LLM proxy")
+	flags.StringVar(&f.base, "llm-base-listen", "", "`ADDR` of the model APIs' base URLs, on loopback or a Unix socket")
+	f.models = addModelFlags(cmd)
+	flags.BoolVar(&f.token, "token", false, "let only clients in that show the token")
+	flags.BoolVar(&f.anyClient, "unsafe-any-client", false, "let everybody in on addresses that are not loopback")
+	flags.Int64Var(&f.maxBytes, "max-bytes", 0, "`BYTES` that may be sent in all (default no bound)")
+	flags.StringArray("ecosystem", nil, "package `NAMES` whose registries are admitted as you configured them: some of npm, go, apt, pip, cargo, maven, gem, nuget, or all (default with --baseline npm,go,apt,pip,cargo, else none)")
 	flags.StringArray("allow-host", nil, "a further `HOST` that may be reached, or *.HOST, each with an optional :PORT (repeatable)")
 	flags.String("mode", "", "mode: off, shadow or enforce")
 	flags.StringVar(&f.resolver, "resolver", "", "DNS server `HOST:PORT`, HOST an IP address (default the system's)")
@@ -61,8 +82,8 @@ printed. Refusals are stored under a run of the proxy's own, which
 }
 
 func (f *proxyFlags) run() (err error) {
-	if f.tool == "" && f.llm == "" {
-		return usagef("neither --tool-listen nor --llm-listen (want an ADDR: host:port, unix:PATH or fd:N)")
+	if err := f.check(); err != nil {
+		return err
 	}
 	c, err := f.load()
 	if err != nil {
@@ -76,21 +97,17 @@ func (f *proxyFlags) run() (err error) {
 	if err != nil {
 		return exitError{exitUsage, err}
 	}
-	hosts := c.AllowHosts()
-	if f.baseline {
-		hosts = append(hosts, egress.Baseline()...)
-	}
-	rules, err := egress.ParseRules(hosts)
+	ctx := f.cmd.Context()
+	log := &lineLog{w: f.cmd.ErrOrStderr()}
+	hosts, rules, err := f.rules(ctx, c, log)
 	if err != nil {
 		return exitError{exitUsage, err}
 	}
-	ctx := f.cmd.Context()
 	store, err := openStore(ctx, c)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	log := &lineLog{w: f.cmd.ErrOrStderr()}
 	for _, note := range c.Notes() {
 		log.printf("%s", note)
 	}
@@ -98,18 +115,77 @@ func (f *proxyFlags) run() (err error) {
 	if err != nil {
 		return err
 	}
-	pair := &proxyPair{run: row, store: store, log: log, mode: c.Mode()}
+	pair := &proxyPair{run: row, store: store, log: log, mode: c.Mode(), token: f.token, anyClient: f.anyClient}
 	base := egress.Config{
 		Mode: c.Mode(), Resolver: resolver, UnsafeAllowPrivate: exceptions,
 		Recorder: &refusalRows{store: store, run: row}, Logf: log.printf,
+		Limits: egress.Limits{UploadBytes: f.maxBytes}, Usage: pair.sent,
 	}
 	if err := pair.open(base, rules, f.tool, f.llm); err != nil {
 		return errors.Join(err, pair.close())
 	}
+	if f.base != "" {
+		err := pair.openModels(f.base, modelConfig{
+			flags: f.models, config: c, run: row, store: store, mode: c.Mode(), resolver: resolver, exceptions: exceptions,
+			cap: c.Caps().CostUSD, charge: pair.pay, log: log,
+		})
+		if err != nil {
+			return errors.Join(err, pair.close())
+		}
+	}
 	if c.Mode() != cordon.Enforce {
 		log.printf("mode %s: hosts that no rule names pass; only private ranges and unreadable requests are refused", c.Mode())
 	}
+	pair.reload = func() { f.reload(ctx, pair) }
+	pair.file = c.File()
 	return pair.serve(ctx, f.cmd)
+}
+
+func (f *proxyFlags) check() error {
+	switch {
+	case f.tool == "" && f.llm == "" && f.base == "":
+		return usagef("neither --tool-listen nor --llm-listen nor --llm-base-listen (want an ADDR: host:port, unix:PATH or fd:N)")
+	case f.base != "" && !f.models.any():
+		return usagef("--llm-base-listen without --llm: which model APIs?")
+	case f.base == "" && f.models.any():
+		return usagef("--llm without --llm-base-listen")
+	case f.token && f.anyClient:
+		return usagef("--token and --unsafe-any-client contradict each other")
+	case f.maxBytes < 0:
+		return usagef("--max-bytes %d (want more than zero)", f.maxBytes)
+	}
+	return f.models.check()
+}
+
+// rules are the hosts that the flags and the configuration name.
+func (f *proxyFlags) rules(ctx context.Context, c *config.Config, log *lineLog) ([]string, *egress.Rules, error) {
+	hosts := c.AllowHosts()
+	if f.baseline {
+		hosts = append(hosts, egress.Baseline()...)
+	}
+	if p := newPackages(c, resolveTime, ""); f.baseline || p.named {
+		hosts = append(hosts, p.hosts(ctx, log)...)
+	}
+	rules, err := egress.ParseRules(hosts)
+	return hosts, rules, err
+}
+
+// reload puts the hosts of a configuration that has changed in force. One
+// that cannot be read changes nothing.
+func (f *proxyFlags) reload(ctx context.Context, pair *proxyPair) {
+	c, err := f.load()
+	var rules *egress.Rules
+	if err == nil {
+		_, rules, err = f.rules(ctx, c, pair.log)
+	}
+	if err == nil {
+		err = pair.setRules(rules)
+	}
+	if err != nil {
+		pair.log.printf("the configuration has changed but cannot be used; the hosts stay as they were: %v", err)
+		return
+	}
+	pair.log.printf("the configuration has changed; its hosts are in force")
 }
 
 func prefixes(texts []string) ([]netip.Prefix, error) {
@@ -146,17 +222,27 @@ func (f *proxyFlags) openRun(ctx context.Context, c *config.Config, store audit.
 	return store.OpenRun(ctx, row)
 }
 
-// proxyPair is the two proxies and what they listen on.
+// proxyPair is the two proxies and what they listen on, and what serves model
+// APIs by their base URLs.
 type proxyPair struct {
-	run     audit.RunRow
-	store   audit.Store
-	log     *lineLog
-	mode    cordon.Mode
-	proxies []*egress.Proxy
-	listens []net.Listener
-	ready   struct {
-		Tool string `json:"tool,omitempty"`
-		LLM  string `json:"llm,omitempty"`
+	run              audit.RunRow
+	store            audit.Store
+	log              *lineLog
+	mode             cordon.Mode
+	token, anyClient bool
+	file             string // the configuration
+	reload           func()
+	proxies          []*egress.Proxy
+	listens          []net.Listener
+	shared           []bool
+	tool             *egress.Proxy
+	models           *modelAPI
+	base             net.Listener
+	ready            struct {
+		Tool    string   `json:"tool,omitempty"`
+		LLM     string   `json:"llm,omitempty"`
+		LLMBase string   `json:"llm_base,omitempty"`
+		LLMEnv  []string `json:"llm_env,omitempty"`
 	}
 }
 
@@ -186,13 +272,108 @@ func (p *proxyPair) open(base egress.Config, rules *egress.Rules, tool, llm stri
 		if err != nil {
 			return errors.Join(err, l.Close())
 		}
-		p.proxies, p.listens = append(p.proxies, proxy), append(p.listens, l)
-		*one.real = l.Addr().String()
-		if l.Addr().Network() == "unix" {
-			*one.real = "unix:" + *one.real
+		shared := p.wantsToken(l)
+		p.proxies, p.listens, p.shared = append(p.proxies, proxy), append(p.listens, l), append(p.shared, shared)
+		if c.Kind == egress.ToolProxy {
+			p.tool = proxy
 		}
+		*one.real = spelledAddr(l)
+		if !shared {
+			continue
+		}
+		if l.Addr().Network() == "unix" {
+			return usagef("--token with %s %s: a Unix socket can be connected to by its owner only", one.flag, one.address)
+		}
+		token, err := proxy.Register(p.run.RunID, nil)
+		if err != nil {
+			return err
+		}
+		*one.real = "http://run:" + token + "@" + l.Addr().String()
 	}
 	return nil
+}
+
+// wantsToken: others can reach the listener.
+func (p *proxyPair) wantsToken(l net.Listener) bool {
+	a, tcp := l.Addr().(*net.TCPAddr)
+	return p.token || tcp && !a.IP.IsLoopback() && !p.anyClient
+}
+
+func spelledAddr(l net.Listener) string {
+	if l.Addr().Network() == "unix" {
+		return "unix:" + l.Addr().String()
+	}
+	return l.Addr().String()
+}
+
+// openModels makes the listener of the model APIs. Its clients show the
+// placeholder that llm_env has for them.
+func (p *proxyPair) openModels(address string, c modelConfig) (err error) {
+	if p.base, err = egress.Listen(address); err != nil {
+		return fmt.Errorf("--llm-base-listen: %w", err)
+	}
+	if a, tcp := p.base.Addr().(*net.TCPAddr); tcp && !a.IP.IsLoopback() && !p.anyClient {
+		return usagef("--llm-base-listen %s is not loopback: what it serves is not encrypted (--unsafe-any-client would)", address)
+	}
+	if p.models, err = openModels(c); err != nil {
+		return err
+	}
+	p.ready.LLMBase = spelledAddr(p.base)
+	p.ready.LLMEnv = p.models.proxy.Env(p.base.Addr().String(), p.run.RunID)
+	return nil
+}
+
+// sent counts what the run's clients send.
+func (p *proxyPair) sent(_ context.Context, run string, up, _ int64) error {
+	p.store.AddUsage(audit.Usage{RunID: run, BytesWritten: up})
+	return nil
+}
+
+// pay counts what a model call cost.
+func (p *proxyPair) pay(usd float64) error {
+	p.store.AddUsage(audit.Usage{RunID: p.run.RunID, CostUSD: usd})
+	return nil
+}
+
+// setRules puts other hosts in force.
+func (p *proxyPair) setRules(rules *egress.Rules) error {
+	if p.tool == nil {
+		return nil
+	}
+	return p.tool.SetRules(rules)
+}
+
+// watchFile calls reload when the configuration file is another one than
+// before, until ctx ends.
+func (p *proxyPair) watchFile(ctx context.Context) {
+	if p.file == "" || p.tool == nil {
+		return
+	}
+	tick := time.NewTicker(fileInterval)
+	defer tick.Stop()
+	for last := fileState(p.file); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		// A file that is being replaced is not there for a moment.
+		if now := fileState(p.file); now != last && now != "" {
+			last = now
+			p.reload()
+		}
+	}
+}
+
+// fileState tells one state of a file from another; "" where it cannot be
+// read.
+func fileState(path string) string {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(b)
+	return string(sum[:])
 }
 
 func (p *proxyPair) close() error {
@@ -200,20 +381,36 @@ func (p *proxyPair) close() error {
 	for i, proxy := range p.proxies {
 		errs = append(errs, p.listens[i].Close(), proxy.Close())
 	}
+	if p.models != nil {
+		errs = append(errs, p.models.close())
+	}
+	if p.base != nil {
+		errs = append(errs, p.base.Close())
+	}
 	return errors.Join(errs...)
 }
 
 // serve runs until ctx ends, the run is killed or a listener fails.
 func (p *proxyPair) serve(ctx context.Context, cmd *cobra.Command) error {
-	failed := make(chan error, len(p.proxies))
+	failed := make(chan error, len(p.proxies)+1)
 	var serving sync.WaitGroup
 	for i, proxy := range p.proxies {
 		// Not ctx: after a signal the open tunnels are let finish.
-		serving.Go(func() { failed <- proxy.Serve(context.WithoutCancel(ctx), p.listens[i], p.run.RunID) })
+		serve := proxy.Serve
+		if p.shared[i] {
+			serve = proxy.ServeShared
+		}
+		serving.Go(func() { failed <- serve(context.WithoutCancel(ctx), p.listens[i], p.run.RunID) })
+	}
+	models, endModels := context.WithCancel(context.WithoutCancel(ctx))
+	defer endModels()
+	if p.models != nil {
+		serving.Go(func() { failed <- p.models.proxy.Serve(models, p.base, p.run.RunID) })
 	}
 	watched, stop := context.WithCancel(ctx)
 	killed := make(chan struct{})
 	serving.Go(func() { p.watchKill(watched, killed) })
+	serving.Go(func() { p.watchFile(watched) })
 	err := json.NewEncoder(cmd.OutOrStdout()).Encode(p.ready)
 	if err == nil {
 		select {
@@ -226,8 +423,14 @@ func (p *proxyPair) serve(ctx context.Context, cmd *cobra.Command) error {
 	stop()
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), proxyDrain)
 	defer cancel()
-	errs := make([]error, len(p.proxies)+1)
+	errs := make([]error, len(p.proxies)+2)
 	errs[len(p.proxies)] = err
+	if p.models != nil {
+		serving.Go(func() {
+			endModels()
+			errs[len(p.proxies)+1] = p.models.close()
+		})
+	}
 	for i, proxy := range p.proxies {
 		serving.Go(func() { errs[i] = proxy.Shutdown(drain) })
 	}
@@ -250,6 +453,9 @@ func (p *proxyPair) watchKill(ctx context.Context, killed chan<- struct{}) {
 				close(killed) // before the listeners fail for it
 				for _, proxy := range p.proxies {
 					proxy.Kill(p.run.RunID)
+				}
+				if p.models != nil {
+					p.models.proxy.Kill(p.run.RunID)
 				}
 				return
 			}
@@ -304,21 +510,43 @@ func refusalRow(run audit.RunRow, r egress.Refusal) (audit.Violation, error) {
 	if target == "" {
 		detail = "request without a host: " + r.Why
 	}
-	if r.Count > 1 {
-		detail += fmt.Sprintf(" (%d times from %s to %s)", r.Count, audit.FormatTime(r.First), audit.FormatTime(r.Last))
+	if r.Refused && !r.Enforced {
+		detail += "; refused in every mode"
 	}
 	args, err := json.Marshal(map[string]any{"host": r.Host, "port": r.Port})
 	if err != nil {
 		return audit.Violation{}, err
 	}
-	tree, err := strictjson.Parse(args)
+	return trafficRow(run, traffic{
+		tool: "proxy/" + r.Proxy.String(), violation: cordon.EgressHost, rule: r.Rule, detail: detail, enforced: r.Enforced, args: args,
+		count: r.Count, first: r.First, last: r.Last,
+	})
+}
+
+// traffic is what a proxy refused, or would have.
+type traffic struct {
+	tool        string
+	violation   cordon.Violation
+	rule        string
+	detail      string
+	enforced    bool
+	args        []byte // JSON
+	count       int64
+	first, last time.Time
+}
+
+func trafficRow(run audit.RunRow, t traffic) (audit.Violation, error) {
+	if t.count > 1 {
+		t.detail += fmt.Sprintf(" (%d times from %s to %s)", t.count, audit.FormatTime(t.first), audit.FormatTime(t.last))
+	}
+	tree, err := strictjson.Parse(t.args)
 	if err != nil {
 		return audit.Violation{}, err
 	}
-	return audit.NewViolation(run, cordon.Call{Server: "cordon", Tool: "proxy/" + r.Proxy.String()}, cordon.Decision{
-		RunID: run.RunID, Outcome: cordon.Blocked, Enforced: r.Enforced, PolicyID: run.PolicyID, ArgsHash: audit.ArgsHash(&tree),
+	return audit.NewViolation(run, cordon.Call{Server: "cordon", Tool: t.tool}, cordon.Decision{
+		RunID: run.RunID, Outcome: cordon.Blocked, Enforced: t.enforced, PolicyID: run.PolicyID, ArgsHash: audit.ArgsHash(&tree),
 		Findings: []cordon.Finding{{
-			Phase: cordon.PhaseEgress, Violation: cordon.EgressHost, Rule: r.Rule, Outcome: cordon.Blocked, Detail: detail,
+			Phase: cordon.PhaseEgress, Violation: t.violation, Rule: t.rule, Outcome: cordon.Blocked, Detail: t.detail,
 		}},
-	}, r.Last), nil
+	}, t.last), nil
 }

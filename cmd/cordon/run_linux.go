@@ -142,6 +142,12 @@ func (o *runOptions) inside(core *core, run cordon.Run, args []string) (err erro
 
 // settle ends the run: what it changed, what it used, what is to be said.
 func (o *runOptions) settle(ctx context.Context, core *core, d cordon.Decision, w *walls, roots []writableRoot, result sandbox.Result) error {
+	// What it sent is counted before anything is committed: the end of a
+	// command may come before the word that it was too much.
+	up, down := w.net.close()
+	if result.Cause == nil {
+		result.Cause = w.net.excess()
+	}
 	out := outcome{
 		Run: w.policy.RunID(), Decision: d.Outcome.String(), Runtime: w.runtime.Name(), ExitCode: exitCode(result),
 		Wall: result.Wall.Seconds(), Stats: result.Stats, Controls: result.Controls,
@@ -155,9 +161,8 @@ func (o *runOptions) settle(ctx context.Context, core *core, d cordon.Decision, 
 	} else {
 		err = o.conclude(&out, roots, w, result)
 	}
-	up, down := w.net.close()
-	out.Sent, out.Received = up, down
-	used := cordon.Usage{Exec: result.Wall, BytesWritten: result.Stats.DiskBytes + up, Failed: out.ExitCode != 0}
+	out.Sent, out.Received = up, down // charged as they went
+	used := cordon.Usage{Exec: result.Wall, BytesWritten: result.Stats.DiskBytes, Failed: out.ExitCode != 0}
 	// A signal that ended the run must not keep its use from being stored.
 	err = errors.Join(err, core.guard.Settle(context.WithoutCancel(ctx), d, used))
 	if err := o.report(&out); err != nil {
@@ -226,7 +231,7 @@ func (o *runOptions) execute(ctx context.Context, w *walls, roots []writableRoot
 	s.Stdin, s.Stdout, s.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	w.net.attach(&s, cancel)
+	w.net.attach(ctx, &s, cancel)
 	screen, err := openTerminal(&s)
 	if err != nil {
 		return sandbox.Result{}, err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
 	"strings"
@@ -34,8 +35,11 @@ func runtimeNames() string {
 	return strings.Join(names, ", ")
 }
 
+// fits tells whether --runtime auto may take a runtime.
+func fits(r sandbox.Report) bool { return r.Available && r.Unfit == "" }
+
 // openRuntime opens the runtime of that name; "auto" is the strongest that
-// this host can start a program in.
+// this host can start ordinary programs in.
 func openRuntime(name, state string) (sandbox.Runtime, error) {
 	for _, r := range runtimes {
 		if name == r.name {
@@ -51,11 +55,11 @@ func openRuntime(name, state string) (sandbox.Runtime, error) {
 		if err != nil {
 			return nil, err
 		}
-		report := runtime.Probe(context.Background())
-		if report.Available {
+		report := runtime.Look(context.Background())
+		if fits(report) {
 			return runtime, nil
 		}
-		why = append(why, report.Runtime+": "+report.Why)
+		why = append(why, report.Runtime+": "+cmp.Or(report.Why, report.Unfit))
 		if err := runtime.Close(); err != nil {
 			return nil, err
 		}

@@ -25,7 +25,7 @@ type wallFlags struct {
 	resolver, image     string
 	private, require    []string
 	env                 []string
-	models              bool
+	models              *modelFlags
 }
 
 func addWallFlags(cmd *cobra.Command) *wallFlags {
@@ -42,7 +42,7 @@ func addWallFlags(cmd *cobra.Command) *wallFlags {
 	f.StringArrayVar(&o.private, "unsafe-allow-private", nil, "a private or special range `CIDR` that allowed hosts may resolve to (repeatable)")
 	f.StringArrayVar(&o.require, "require", nil, "a `CONTROL` that must be held, by the names that cordon doctor shows; without it nothing is run (repeatable)")
 	f.StringArrayVar(&o.env, "env", nil, "a variable that is passed on, `NAME` or NAME=VALUE; the command can read it, and send it where it may connect (repeatable)")
-	f.BoolVar(&o.models, "llm", false, "let it reach model APIs by their base-URL variables; the keys stay outside")
+	o.models = addModelFlags(cmd)
 	return o
 }
 
@@ -61,7 +61,7 @@ func (o *wallFlags) check() error {
 			return usagef("--require %q (want one of %s)", name, controlNames())
 		}
 	}
-	return nil
+	return o.models.check()
 }
 
 func controlNames() string {
@@ -116,7 +116,7 @@ func (o *wallFlags) build(core *core, run cordon.Run, state string) (*walls, err
 	exceptions, err := prefixes(o.private)
 	if err == nil {
 		w.net, err = openNetwork(core, run, networkConfig{
-			rules: p.Hosts(), exceptions: exceptions, resolver: o.resolver, upload: w.caps.DiskBytes, models: o.models,
+			rules: p.Hosts(), exceptions: exceptions, resolver: o.resolver, upload: w.caps.DiskBytes, models: o.models, caps: p.Caps(),
 		})
 	}
 	if err != nil {

@@ -9,11 +9,17 @@ import (
 	"github.com/cordon-sandbox/cordon/internal/strictjson"
 )
 
+// The variables of the user's environment that the tools are given.
+var (
+	npmVars = []string{"npm_config_registry", "NPM_CONFIG_REGISTRY", "npm_config_userconfig", "NPM_CONFIG_USERCONFIG",
+		"npm_config_globalconfig", "NPM_CONFIG_GLOBALCONFIG", "npm_config_prefix", "NPM_CONFIG_PREFIX"}
+	goVars = []string{"GOPROXY", "GOSUMDB", "GOENV", "GONOSUMDB", "GOPRIVATE", "GOROOT", "XDG_CONFIG_HOME"}
+)
+
 // npm asks npm, whose default stands in no file: "registry", and
 // "@scope:registry" for each scope.
 func (f *finder) npm() {
-	vars := []string{"npm_config_registry", "NPM_CONFIG_REGISTRY", "npm_config_userconfig", "NPM_CONFIG_USERCONFIG",
-		"npm_config_globalconfig", "NPM_CONFIG_GLOBALCONFIG", "npm_config_prefix", "NPM_CONFIG_PREFIX"}
+	vars := npmVars
 	extra := []string{"npm_config_update_notifier=false", "npm_config_offline=true"}
 	if f.homeless || f.leadsInside(f.home(".npmrc")) {
 		extra = append(extra, "npm_config_userconfig=/dev/null")
@@ -44,7 +50,7 @@ func (f *finder) npm() {
 
 // golang asks go for its proxies and its checksum database.
 func (f *finder) golang() {
-	vars := []string{"GOPROXY", "GOSUMDB", "GOENV", "GONOSUMDB", "GOPRIVATE", "GOROOT", "XDG_CONFIG_HOME"}
+	vars := goVars
 	extra := []string{"GOTOOLCHAIN=local", "GOWORK=off", "GO111MODULE=on", "GOFLAGS="}
 	if f.homeless || f.leadsInside(f.config("go", "env")) || f.leadsInside(f.home("Library", "Application Support", "go", "env")) {
 		extra = append(extra, "GOENV=off")

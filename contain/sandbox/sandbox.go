@@ -31,6 +31,9 @@ type Runtime interface {
 	Name() string
 	// Probe tries each control for real on this host.
 	Probe(ctx context.Context) Report
+	// Look is a quick Probe: it starts one program, which looks around, and
+	// reaches no cap.
+	Look(ctx context.Context) Report
 	// Start runs the program. When it returns an error nothing is running.
 	// Cancelling ctx kills the process tree; its cause is kept in the Result.
 	Start(ctx context.Context, s Spec) (Process, error)
@@ -274,7 +277,10 @@ type Report struct {
 	Available bool   `json:"available"`
 	Why       string `json:"why,omitempty"`
 	Fix       string `json:"fix,omitempty"`
-	Controls  []Held `json:"controls,omitempty"`
+	// Unfit is what ordinary programs would miss, so that nobody should get
+	// this runtime who did not ask for it; Fix then says what to do about that.
+	Unfit    string `json:"unfit,omitempty"`
+	Controls []Held `json:"controls,omitempty"`
 }
 
 // Missing names those of the required controls that are not enforced.

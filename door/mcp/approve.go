@@ -48,9 +48,20 @@ func askParams(c *cordon.Call, d *cordon.Decision) json.RawMessage {
 	if left > 0 {
 		fmt.Fprintf(&b, " (%d more)", left)
 	}
-	fmt.Fprintf(&b, ". Its arguments: %s. Approve this one call?", strconv.QuoteToGraphic(clip(string(c.Args), 2000)))
+	fmt.Fprintf(&b, ". Its arguments: %s. Approve this one call?", shownArgs(string(c.Args)))
 	out := append([]byte(`{"mode":"form","message":`), strictjson.AppendString(nil, strings.ToValidUTF8(b.String(), "\uFFFD"))...)
 	return append(out, `,"requestedSchema":{"type":"object","properties":{"decision":{"type":"string","title":"Decision","enum":["approve","reject"]}},"required":["decision"]}}`...)
+}
+
+// shownArgs is what a person sees of the arguments. Of long ones the beginning
+// and the end, and how much is left out: a tail out of sight is no consent.
+func shownArgs(args string) string {
+	const head, end = 2000, 600
+	if len(args) <= head+end {
+		return strconv.QuoteToGraphic(args)
+	}
+	return fmt.Sprintf("%s … (%d BYTES ARE NOT SHOWN HERE) … %s",
+		strconv.QuoteToGraphic(clip(args, head)), len(args)-head-end, strconv.QuoteToGraphic(strings.ToValidUTF8(args[len(args)-end:], "")))
 }
 
 // TakesForms reports whether a client's capabilities let it be asked by a form.

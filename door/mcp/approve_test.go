@@ -150,4 +150,15 @@ func TestApprovalsAreBoundAndBounded(t *testing.T) {
 	}
 }
 
-var _ cordon.Guard = (*fakeGuard)(nil)
+func TestThePersonSeesWhatIsNotShown(t *testing.T) {
+	c := &cordon.Call{Server: "mail", Tool: "send\u202e", Args: []byte(`{"a":"` + strings.Repeat("x", 5000) + `","to":"evil\u202e@test"}`)}
+	got := string(askParams(c, &cordon.Decision{Findings: []cordon.Finding{{Detail: "the address came from a page"}}}))
+	for _, want := range []string{"BYTES ARE NOT SHOWN HERE", "evil", "@test", "the address came from a page", `send\\u202e`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in %s", want, got)
+		}
+	}
+	if strings.Contains(got, "\u202e\u202e") || strings.ContainsRune(got, 0x202e) || len(got) > 5000 {
+		t.Errorf("%s", got)
+	}
+}

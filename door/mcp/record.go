@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 
 	"github.com/cordon-sandbox/cordon"
 	"github.com/cordon-sandbox/cordon/internal/strictjson"
@@ -205,13 +206,16 @@ func Elements(array []byte) []json.RawMessage {
 	return out
 }
 
-// Keys returns the keys of a JSON object in order.
-func Keys(object []byte) []string {
-	var out []string
-	for _, m := range members(object, whole(object)) {
-		out = append(out, m.key)
+// Entries yields the keys and values of a JSON object in order; keys that stand
+// twice are yielded twice.
+func Entries(object []byte) iter.Seq2[string, json.RawMessage] {
+	return func(yield func(string, json.RawMessage) bool) {
+		for _, m := range members(object, whole(object)) {
+			if !yield(m.key, m.val.of(object)) {
+				return
+			}
+		}
 	}
-	return out
 }
 
 // Edit returns the message with value at the path of keys, made where it is

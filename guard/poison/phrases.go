@@ -50,6 +50,10 @@ func newPhrases() []phrase {
 		{"instruct.secrecy", q, []step{{words(negations), 0}, {words("mention mentioning reveal revealing disclose"), 1}, {words("this it that"), 0}, {words("tool step instruction instructions requirement call"), 1}}, "keeping something quiet"},
 		{"instruct.secrecy", q, []step{{words("hide hiding conceal concealing hidden secret"), 0}, {words("from"), 4}, {words(person), 1}}, "hiding something from the user"},
 		{"instruct.secrecy", q, []step{{words(person), 0}, {words("not doesnt neednt shouldnt mustnt"), 2}, {words("know notice"), 3}}, "what the user is not to know"},
+		{"instruct.secrecy", q, []step{{words("no not"), 0}, {words("need necessary"), 1}, {words("to"), 0}, {words("tell inform mention"), 0}, {words(person + " this it"), 2}}, "keeping something from the user"},
+		{"instruct.secrecy", q, []step{{words("keep stay"), 0}, {words("this it that"), 0}, {words("between"), 1}, {words("us"), 0}}, "keeping something quiet"},
+		{"instruct.secrecy", q, []step{{words("silently quietly secretly covertly"), 0}, {words("send copy forward upload read include append exfiltrate post"), 1}}, "doing something unseen"},
+		{"instruct.consent", n, []step{{words(person), 0}, {words("already"), 2}, {words("approved consented authorized authorised agreed"), 1}}, "a consent that it cannot know of"},
 		{"instruct.precedence", q, []step{{words("before"), 0}, {words("using calling invoking running executing use call"), 1}, {words("any all every other another"), 0}, {words("tool tools function functions"), 2}}, "coming before all other tools"},
 		{"instruct.precedence", q, []step{{words("instead rather"), 0}, {words("of than"), 0}, {words("any all every other another"), 0}, {words("tool tools"), 2}}, "taking the place of other tools"},
 		{"instruct.precedence", n, []step{{words("always"), 0}, {words("call use run invoke"), 1}, {words("this"), 0}, {words("first before"), 3}}, "being called first"},
@@ -68,7 +72,7 @@ var marks = [...]struct {
 	text string
 	sev  Severity
 }{
-	{"<important>", Quarantine}, {"</important>", Quarantine}, {"<system>", Quarantine}, {"<system_prompt", Quarantine},
+	{"<important", Quarantine}, {"</important", Quarantine}, {"<system>", Quarantine}, {"<system_prompt", Quarantine},
 	{"<system-reminder", Quarantine}, {"<system-prompt", Quarantine}, {"<hidden", Quarantine}, {"<secret>", Quarantine},
 	{"<|im_start|>", Quarantine}, {"<|system|>", Quarantine}, {"<|end", Quarantine}, {"<<sys>>", Quarantine}, {"[/inst]", Quarantine},
 	{"</tool_result", Quarantine}, {"</function_results", Quarantine}, {"<instructions>", Note}, {"[system]", Note}, {"<!--", Note},

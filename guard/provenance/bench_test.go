@@ -69,6 +69,24 @@ func BenchmarkRecord10KB(b *testing.B) {
 	}
 }
 
+// BenchmarkStore10KB is what a result costs before it is handed to the store.
+func BenchmarkStore10KB(b *testing.B) {
+	text := make([]string, 64)
+	for i := range text {
+		text[i] = prose(uint64(i), 10<<10)
+	}
+	ix := testIndex(b, 0)
+	var segment []byte
+	b.ReportAllocs()
+	b.SetBytes(10 << 10)
+	i := 0
+	for b.Loop() {
+		e := ix.Digest(cordon.Chunk{ID: "c", Type: cordon.ToolOutput, Text: text[i%64]})
+		segment = e.AppendSegment(segment[:0])
+		i++
+	}
+}
+
 func filled(b testing.TB, total int) (*Index, [][]byte) {
 	ix := testIndex(b, 0)
 	ix.Add(cordon.Chunk{ID: "u", Type: cordon.UserText, Text: "Please send the report to bob@corp.example and clean up."})

@@ -4,6 +4,7 @@ import (
 	"encoding/base32"
 	"encoding/base64"
 	"encoding/hex"
+	"math/bits"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -45,7 +46,7 @@ type Entry struct {
 	overrun bool
 	own     bool // a call that the agent made itself
 	grams   []mark
-	idents  []mark
+	idents  []mark // these and the others are in rising order, none twice
 	// words are identifiers that are plain words. Those that the index holds
 	// already are left out when the entry is recorded: most of a text's words
 	// are in the texts before it.
@@ -56,11 +57,12 @@ type Entry struct {
 type digester struct {
 	hasher
 	grams, idents, words []mark
-	seen                 []uint64
-	seenN                int
+	seen                 [seenSize]uint64
 	url                  []byte
 	syms                 []byte
-	hashes               []uint64
+	hashes, mins         []uint64
+	counts               []uint32
+	scratch              []mark
 	overrun              bool
 	folded               [maxDepth + 1][]byte
 	whole                bool // every n-gram is kept
@@ -76,8 +78,6 @@ const maxWhole = 32 << 10
 // digest reads the text of one chunk into marks.
 func (d *digester) digest(text string, trusted bool) {
 	d.whole = trusted && len(text) <= maxWhole
-	d.grams, d.idents, d.words, d.overrun = d.grams[:0], d.idents[:0], d.words[:0], false
-	d.resetSeen(len(text) / 2)
 	d.budget = 2*len(text) + 64
 	d.read(text, 0)
 	if trusted {
@@ -90,54 +90,25 @@ func (d *digester) digest(text string, trusted bool) {
 	d.calls(text)
 }
 
-func (d *digester) resetSeen(n int) {
-	size := 256
-	for size < n && size < 1<<16 {
-		size *= 2
-	}
-	if cap(d.seen) >= size {
-		d.seen = d.seen[:size]
-		clear(d.seen)
-	} else {
-		d.seen = make([]uint64, size)
-	}
-	d.seenN = 0
+// reset makes the digester ready for another chunk.
+func (d *digester) reset() {
+	d.grams, d.idents, d.words, d.overrun = d.grams[:0], d.idents[:0], d.words[:0], false
+	clear(d.seen[:])
 }
 
-// fresh reports a mark that the chunk did not have before. kind tells n-grams
-// from identifiers.
+// seenSize is how many of the last marks are known not to be new.
+const seenSize = 1 << 10
+
+// fresh reports a mark that the chunk did not have just before; sorted finds
+// all that it had. kind tells words from other identifiers.
 func (d *digester) fresh(m mark, kind uint64) bool {
-	if d.seenN*3 > len(d.seen)*2 {
-		d.widen()
-	}
 	v := m<<1 | kind | 1<<62
-	mask := uint64(len(d.seen) - 1)
-	for i := m & mask; ; i = (i + 1) & mask {
-		switch d.seen[i] {
-		case 0:
-			d.seen[i] = v
-			d.seenN++
-			return true
-		case v:
-			return false
-		}
+	at := &d.seen[m%seenSize]
+	if *at == v {
+		return false
 	}
-}
-
-func (d *digester) widen() {
-	old := d.seen
-	d.seen = make([]uint64, 4*len(old)) // kept for the texts to come
-	mask := uint64(len(d.seen) - 1)
-	for _, v := range old {
-		if v == 0 {
-			continue
-		}
-		i := (v << 2 >> 3) & mask
-		for d.seen[i] != 0 {
-			i = (i + 1) & mask
-		}
-		d.seen[i] = v
-	}
+	*at = v
+	return true
 }
 
 func (d *digester) ident(domain byte, b []byte) {
@@ -176,100 +147,194 @@ func (d *digester) read(text string, depth int) {
 // the lines and quoted texts as a whole.
 func (d *digester) winnow(f []byte) {
 	d.symbols(f)
-	if len(d.syms) < gramLen {
+	syms := d.syms
+	switch n := len(syms) - gramLen + 1; {
+	case n <= 0:
+		return
+	case !d.whole && n <= window:
+		d.gramMarks([]uint64{slices.Min(d.hashed(syms))})
 		return
 	}
-	d.hashes = slices.Grow(d.hashes[:0], len(d.syms))[:len(d.syms)-gramLen+1]
+	for {
+		part := syms[:min(len(syms), winnowed+gramLen-1)]
+		h := d.hashed(part)
+		if !d.whole {
+			h = d.least(h)
+		}
+		d.gramMarks(h)
+		if len(part) == len(syms) {
+			return
+		}
+		syms = syms[winnowed-window+1:] // the next window begins there
+	}
+}
+
+// winnowed is how many hashes are held at once.
+const winnowed = 2048
+
+// hashed returns the hashes of all n-grams, in the digester's memory.
+func (d *digester) hashed(syms []byte) []uint64 {
+	n := len(syms) - gramLen + 1
+	d.hashes = slices.Grow(d.hashes[:0], n)[:n]
 	h, hashes := d.hasher, d.hashes
 	var old, recent uint64
-	for _, c := range d.syms[:gramLen-1] {
+	for _, c := range syms[:gramLen-1] {
 		old, recent = old<<8|recent>>56, recent<<8|uint64(c)
 	}
-	for i, c := range d.syms[gramLen-1:] {
+	for i, c := range syms[gramLen-1:] {
 		old, recent = old<<8|recent>>56, recent<<8|uint64(c)
 		hashes[i] = h.gram(old, recent)
 	}
-	switch {
-	case d.whole:
-		for _, h := range d.hashes {
-			d.gramMark(h)
-		}
-	case len(d.hashes) <= window:
-		d.gramMark(slices.Min(d.hashes))
-	default:
-		d.least(d.hashes)
-	}
+	return hashes
 }
 
 // symbols collects the letters and digits of folded text, and takes in its
 // lines and quoted texts.
 func (d *digester) symbols(f []byte) {
-	syms := slices.Grow(d.syms[:0], len(f))[:len(f)]
-	n, step := 0, d.step
-	var line, span, lineN, spanN uint64
+	d.syms = slices.Grow(d.syms[:0], len(f)+1)[:len(f)+1]
+	syms, n := d.syms, 0
+	line, span := 0, 0 // where they begin
 	for _, c := range f {
-		if class[c]&clSymbol != 0 {
-			line, span = line*step+uint64(c), span*step+uint64(c)
-			lineN, spanN = lineN+1, spanN+1
-			syms[n] = c
-			n++
+		k := part[c]
+		syms[n] = c
+		n += int(k & 1)
+		if k <= 1 {
 			continue
 		}
-		if c != '\n' && c != '"' && c != '`' {
-			continue
+		if span != line {
+			d.lineIdent(syms[span:n])
 		}
-		if spanN != lineN {
-			d.lineIdent(span, spanN)
-		}
-		span, spanN = 0, 0
+		span = n
 		if c == '\n' {
-			d.lineIdent(line, lineN)
-			line, lineN = 0, 0
+			d.lineIdent(syms[line:n])
+			line = n
 		}
 	}
-	if spanN != lineN {
-		d.lineIdent(span, spanN)
+	if span != line {
+		d.lineIdent(syms[span:n])
 	}
-	d.lineIdent(line, lineN)
+	d.lineIdent(syms[line:n])
 	d.syms = syms[:n]
 }
 
-func (d *digester) lineIdent(x, n uint64) {
-	if n >= minLine && n <= maxLine {
-		d.hash(d.finish(idLine, x, n))
+// part is 1 for letters and digits, 2 for what ends a line or a quoted text.
+var part = func() (t [256]uint8) {
+	for c := range t {
+		if class[c]&clSymbol != 0 {
+			t[c] = 1
+		}
+	}
+	t['\n'], t['"'], t['`'] = 2, 2, 2
+	return t
+}()
+
+func (d *digester) lineIdent(symbols []byte) {
+	if n := len(symbols); n >= minLine && n <= maxLine {
+		d.hash(d.bytes(idLine, symbols))
 	}
 }
 
-// least records the least hash of each window. In blocks of one window's
-// length, the least of a window is that of a block's end and the next one's
-// beginning; so nothing is compared twice, and no branch is guessed wrong but
-// where the least changes.
-func (d *digester) least(h []uint64) {
+// least returns the least hash of each window, in the digester's memory. In
+// blocks of one window's length, the least of a window is that of a block's end
+// and the next one's beginning; so nothing is compared twice, and no branch
+// depends on the text.
+func (d *digester) least(h []uint64) []uint64 {
+	d.mins = slices.Grow(d.mins[:0], len(h)+1)[:len(h)+1]
+	mins, n := d.mins, 0
 	var ends [window]uint64 // the least from each place of the block to its end
 	last := uint64(0)
-	for at := 0; at+window < len(h); at += window {
-		ends[window-1] = h[at+window-1]
-		for i := window - 2; i >= 0; i-- {
-			ends[i] = min(h[at+i], ends[i+1])
+	for at := 0; at+window <= len(h); at += window {
+		least := ^uint64(0)
+		for i := window - 1; i >= 0; i-- {
+			least = min(least, h[at+i])
+			ends[i] = least
 		}
 		begin := ^uint64(0)
 		next := h[at+window:]
-		for i := 0; i < window && i <= len(next); i++ {
+		next = next[:min(len(next), window)]
+		for i, more := range next {
 			m := min(ends[i], begin)
-			if m != last {
-				d.gramMark(m)
-				last = m
-			}
-			if i < len(next) {
-				begin = min(begin, next[i])
-			}
+			mins[n] = m
+			n += differs(m, last)
+			last = m
+			begin = min(begin, more)
 		}
+		if len(next) < window {
+			m := min(ends[len(next)], begin)
+			mins[n] = m
+			n += differs(m, last)
+		}
+	}
+	return mins[:n]
+}
+
+func differs(a, b uint64) (n int) {
+	if a != b {
+		n = 1
+	}
+	return n
+}
+
+func (d *digester) gramMarks(hashes []uint64) {
+	d.grams = slices.Grow(d.grams, len(hashes))
+	for _, h := range hashes {
+		d.grams = append(d.grams, gramMarkOf(h))
 	}
 }
 
-func (d *digester) gramMark(h uint64) {
-	if m := markOf(h); d.fresh(m, 0) {
-		d.grams = append(d.grams, m)
+// Bounds of sorted.
+const (
+	fewMarks   = 64
+	bucketMost = 24
+	bucketBits = 12
+)
+
+// sorted returns the marks in order, none twice. They are spread evenly, but
+// for those that a text has many times.
+func (d *digester) sorted(marks []mark) []mark {
+	if len(marks) < fewMarks {
+		slices.Sort(marks)
+		return slices.Clone(slices.Compact(marks))
+	}
+	wide := min(bits.Len(uint(len(marks)))-1, bucketBits)
+	shift := markBits - wide
+	d.counts = slices.Grow(d.counts[:0], 1<<wide)[:1<<wide]
+	d.scratch = slices.Grow(d.scratch[:0], len(marks))[:len(marks)]
+	counts, out := d.counts, d.scratch
+	clear(counts)
+	for _, m := range marks {
+		counts[m>>shift]++
+	}
+	sum := uint32(0)
+	for i, n := range counts {
+		counts[i] = sum
+		sum += n
+	}
+	for _, m := range marks {
+		at := &counts[m>>shift]
+		out[*at] = m
+		*at++
+	}
+	from := uint32(0)
+	for _, to := range counts {
+		sortBucket(out[from:to])
+		from = to
+	}
+	return slices.Clone(slices.Compact(out))
+}
+
+func sortBucket(b []mark) {
+	if len(b) > bucketMost {
+		slices.Sort(b)
+		return
+	}
+	for i := 1; i < len(b); i++ {
+		m, k := b[i], i
+		for k > 0 && b[k-1] > m {
+			b[k] = b[k-1]
+			k--
+		}
+		b[k] = m
 	}
 }
 

@@ -2,6 +2,7 @@ package provenance
 
 import (
 	"html"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -69,15 +70,23 @@ var lookalike = [...]byte{
 // white space as blanks and line feeds, and percent, entity and backslash
 // escapes read. It reads s once and at most doubles it.
 func foldText(dst []byte, s string) []byte {
-	for i := 0; i < len(s); {
-		c := plain[s[i]]
-		if c != 0 {
-			dst = append(dst, c)
+	for len(s) > 0 {
+		dst = slices.Grow(dst, len(s))
+		free, i := dst[len(dst):len(dst)+len(s)], 0
+		for i < len(s) && i < len(free) {
+			c := plain[s[i]]
+			if c == 0 {
+				break
+			}
+			free[i] = c
 			i++
-			continue
 		}
-		r, n := decode(s[i:])
-		i += n
+		dst, s = dst[:len(dst)+i], s[i:]
+		if len(s) == 0 {
+			break
+		}
+		r, n := decode(s)
+		s = s[n:]
 		switch {
 		case r < utf8.RuneSelf:
 			if c := plain[r&0x7f]; c != 0 {

@@ -95,16 +95,18 @@ func (ix *Index) Digest(c cordon.Chunk) *Entry {
 	d := ix.digesters.Get().(*digester)
 	defer ix.digesters.Put(d)
 	text := c.Text
+	d.reset()
 	for {
 		part := text[:min(len(text), maxText)]
 		text = text[len(part):]
 		d.digest(part, c.Type.Trust() == cordon.Trusted)
-		e.overrun = e.overrun || d.overrun
-		e.grams, e.idents, e.words = append(e.grams, d.grams...), append(e.idents, d.idents...), append(e.words, d.words...)
 		if len(text) == 0 {
-			return e
+			break
 		}
 	}
+	e.overrun = d.overrun
+	e.grams, e.idents, e.words = d.sorted(d.grams), d.sorted(d.idents), d.sorted(d.words)
+	return e
 }
 
 func clip(s string, n int) string {
@@ -138,33 +140,22 @@ func (ix *Index) Insert(e *Entry) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	grams, idents, ord := ix.open(e, len(e.grams), len(e.idents)+len(e.words)/4)
-	for part := range slices.Chunk(e.grams, batch) {
-		grams.touch(part)
-		for _, m := range part {
-			grams.put(m, ord)
-		}
+	// The marks are in order, and so are their places.
+	for _, m := range e.grams {
+		grams.put(m, ord)
 	}
-	for part := range slices.Chunk(e.idents, batch) {
-		idents.touch(part)
-		for _, m := range part {
-			ix.keep(idents, m, ord)
-		}
+	for _, m := range e.idents {
+		ix.keep(idents, m, ord)
 	}
 	fresh := e.words[:0]
-	for part := range slices.Chunk(e.words, batch) {
-		idents.touch(part)
-		for _, m := range part {
-			if idents.add(m, ord) {
-				fresh = append(fresh, m)
-			}
+	for _, m := range e.words {
+		if idents.add(m, ord) {
+			fresh = append(fresh, m)
 		}
 	}
 	e.words = fresh
 	ix.bound()
 }
-
-// batch is how many marks are fetched together.
-const batch = 128
 
 // keep puts an identifier, but for a call in untrusted text that repeats one
 // of the agent's own.

@@ -329,19 +329,46 @@ func TestAnIndexServesManyAtOnce(t *testing.T) {
 func TestEachWindowKeepsItsLeastHash(t *testing.T) {
 	for n := 1; n < 200; n++ {
 		d := &digester{hasher: newHasher(Key{1})}
-		d.resetSeen(100)
-		d.winnow([]byte(prose(uint64(n), n*3)))
-		h := d.hashes
+		d.reset()
+		d.winnow([]byte(prose(uint64(n), n*n/2)))
+		if len(d.syms) < gramLen {
+			continue
+		}
+		h := d.hashed(d.syms)
 		want := map[mark]bool{}
 		for i := 0; i < len(h) && (i == 0 || i+window <= len(h)); i++ {
-			want[markOf(slices.Min(h[i:min(i+window, len(h))]))] = true
+			want[gramMarkOf(slices.Min(h[i:min(i+window, len(h))]))] = true
 		}
+		d.grams = d.sorted(d.grams)
 		if len(want) != len(d.grams) {
 			t.Fatalf("%d marks of %d hashes, want %d", len(d.grams), len(h), len(want))
 		}
 		for _, g := range d.grams {
 			if !want[g] {
 				t.Fatalf("a mark of %d hashes that is no window's least", len(h))
+			}
+		}
+	}
+}
+
+func TestMarksAreSortedAndNoneIsKeptTwice(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, n := range []int{0, 1, 63, 64, 65, 1000, 70_000} {
+		for _, distinct := range []int{1, 3, n/3 + 1, 1 << 30} {
+			pool := make([]mark, min(distinct, n))
+			for i := range pool {
+				pool[i] = rng.Uint64() >> (64 - markBits)
+			}
+			marks := make([]mark, n)
+			for i := range marks {
+				marks[i] = pool[rng.IntN(len(pool))]
+			}
+			want := slices.Clone(marks)
+			slices.Sort(want)
+			want = slices.Compact(want)
+			var d digester
+			if got := d.sorted(marks); !slices.Equal(got, want) {
+				t.Fatalf("%d marks of %d: %d came out, want %d", n, distinct, len(got), len(want))
 			}
 		}
 	}

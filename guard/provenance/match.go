@@ -55,9 +55,11 @@ type Taint struct {
 }
 
 // minShare is how much of a text must have been found to count as taken over.
-// The ends of a passage are not covered, so that a short passage that was
-// taken over whole may be found to two fifths.
 const minShare = 0.4
+
+// unseenEnds is how much of a passage that was taken over whole may not be
+// found: up to a window at each end. Of a short one that is most.
+const unseenEnds = 2 * (window - 1)
 
 // Only reports a value that untrusted text supplied and trusted text did not.
 func (t *Taint) Only() bool { return !t.Clean && t.Share >= minShare }
@@ -173,7 +175,7 @@ type query struct {
 // probe looks an identifier up; untrusted is the chunk, forgotten that it was
 // in one that is no longer known.
 func (q *query) probe(domain byte, b []byte) (trusted bool, ord uint32, forgotten bool) {
-	m := markOf(q.ix.ident(domain, b))
+	m := markOf(q.ix.hasher.bytes(domain, b))
 	trusted = q.ix.trusted.get(m) != 0
 	if ord = q.ix.idents.get(m); ord == 0 && len(q.ix.forgotten) > 0 {
 		forgotten = q.ix.wasForgotten(m)
@@ -435,7 +437,7 @@ func (q *query) text(f []byte) {
 		if i < gramLen-1 {
 			continue
 		}
-		m := markOf(q.ix.gram(old, recent))
+		m := gramMarkOf(q.ix.gram(old, recent))
 		if ord := q.ix.grams.get(m); ord != 0 {
 			cover.add(i)
 			q.t.Chunks = addSource(q.t.Chunks, q.ix.source(ord))
@@ -445,6 +447,9 @@ func (q *query) text(f []byte) {
 		}
 	}
 	q.t.Share = max(q.t.Share, cover.share(total))
+	if cover.n > 0 && cover.n >= total-unseenEnds {
+		q.t.Share = max(q.t.Share, minShare)
+	}
 	q.t.Trusted = max(q.t.Trusted, trusted.share(total))
 	q.lines(f, total)
 	// Trusted text must hold nearly all of what untrusted text holds, or a
@@ -547,16 +552,4 @@ func reversed(s string) string {
 	r := []rune(s)
 	slices.Reverse(r)
 	return string(r)
-}
-
-// ident hashes as the recorder does; lines are hashed byte by byte there.
-func (h *hasher) ident(domain byte, b []byte) uint64 {
-	if domain != idLine {
-		return h.bytes(domain, b)
-	}
-	var x uint64
-	for _, c := range b {
-		x = x*h.step + uint64(c)
-	}
-	return h.finish(idLine, x, uint64(len(b)))
 }

@@ -42,8 +42,8 @@ func NewKey() Key {
 
 // hasher is what is derived from a key.
 type hasher struct {
-	a, b, c, d, step uint64
-	check            uint64 // tells segments of another key
+	a, b, c, d uint64
+	check      uint64 // tells segments of another key
 }
 
 func newHasher(k Key) hasher {
@@ -52,7 +52,7 @@ func newHasher(k Key) hasher {
 	at := func(b []byte, i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
 	return hasher{
 		a: at(sum[:], 0) | 1, b: at(sum[:], 1) | 1, c: at(sum[:], 2) | 1, d: at(sum[:], 3) | 1,
-		step: at(more[:], 0) | 1, check: at(more[:], 1),
+		check: at(more[:], 1),
 	}
 }
 
@@ -63,7 +63,7 @@ func mum(x, y uint64) uint64 {
 
 // gram hashes the last twelve symbols: old holds four of them, recent eight.
 func (h *hasher) gram(old, recent uint64) uint64 {
-	return mum(mum(recent^h.a, h.b)^(old&0xffffffff), h.c)
+	return mum(recent^h.a, old<<32^h.b)
 }
 
 // bytes hashes b as an identifier of the domain.
@@ -82,9 +82,4 @@ func (h *hasher) bytes(domain byte, b []byte) uint64 {
 		last = uint64(b[0])<<16 | uint64(b[k/2])<<8 | uint64(b[k-1])
 	}
 	return mum(mum(x^last, h.c)^n, h.d)
-}
-
-// finish ends a hash that was made byte by byte with step.
-func (h *hasher) finish(domain byte, x, n uint64) uint64 {
-	return mum(mum(x^h.a^uint64(domain), h.b)^n, h.d)
 }

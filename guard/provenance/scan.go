@@ -546,7 +546,7 @@ func xmlArgs(s string) *strictjson.Value {
 // calls records the tool calls that a text spells.
 func (d *digester) calls(text string) {
 	found, complete := Scan(text, nil)
-	d.overrun = !complete
+	d.overrun = d.overrun || !complete
 	for i := range found {
 		if f := &found[i]; f.args != nil && f.Tool != "" {
 			if h, ok := d.callHash(f.Tool, f.args); ok {

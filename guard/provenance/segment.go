@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"slices"
+	"sync"
 
 	"github.com/cordon-sandbox/cordon"
 )
@@ -23,7 +24,7 @@ import (
 //	                           rising order
 //	CRC-32C of all before      4 bytes, little endian
 const (
-	segmentMagic = "cPv\x01"
+	segmentMagic = "cPv\x02"
 	segmentMin   = len(segmentMagic) + 8 + 1 + 3 + 4 + 4
 	markLen      = 5
 	flagOverrun  = 1
@@ -34,7 +35,7 @@ const (
 	MaxSegment = 64 << 20
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })
 
 // AppendSegment appends the entry in the form that Load reads. It holds no
 // text but the chunk's ID and source.
@@ -58,15 +59,13 @@ func (e *Entry) AppendSegment(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(e.grams)))
 	dst = binary.AppendUvarint(dst, uint64(len(e.idents)))
 	dst = binary.AppendUvarint(dst, uint64(len(e.words)))
-	var sorted []mark
+	dst = slices.Grow(dst, (len(e.grams)+len(e.idents)+len(e.words))*markLen+4)
 	for _, marks := range [...][]mark{e.grams, e.idents, e.words} {
-		sorted = append(sorted[:0], marks...)
-		slices.Sort(sorted)
-		for _, m := range sorted {
+		for _, m := range marks {
 			dst = append(dst, byte(m), byte(m>>8), byte(m>>16), byte(m>>24), byte(m>>32))
 		}
 	}
-	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
+	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli()))
 }
 
 // segment is one that was read; its marks are still packed.
@@ -85,7 +84,7 @@ func readSegment(b []byte, check uint64) (s segment, err error) {
 		return s, fmt.Errorf("provenance: segment starts with %q (want %q)", b[:len(segmentMagic)], segmentMagic)
 	}
 	body, sum := b[:len(b)-4], binary.LittleEndian.Uint32(b[len(b)-4:])
-	if crc32.Checksum(body, castagnoli) != sum {
+	if crc32.Checksum(body, castagnoli()) != sum {
 		return s, fmt.Errorf("provenance: segment is damaged: its checksum does not fit")
 	}
 	r := body[len(segmentMagic):]

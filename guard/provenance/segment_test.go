@@ -55,7 +55,7 @@ func TestSegmentsRebuildTheIndex(t *testing.T) {
 // sealed gives a segment that was changed the checksum that fits.
 func sealed(b []byte) []byte {
 	body := b[:len(b)-4]
-	return binary.LittleEndian.AppendUint32(bytes.Clone(body), crc32.Checksum(body, castagnoli))
+	return binary.LittleEndian.AppendUint32(bytes.Clone(body), crc32.Checksum(body, castagnoli()))
 }
 
 func TestDamagedSegmentsAreRefused(t *testing.T) {

@@ -18,6 +18,11 @@ const (
 
 func markOf(hash uint64) mark { return hash >> (64 - markBits) }
 
+// gramMarkOf is the mark of an n-gram. Those that are kept are the least of
+// many, so that their upper bits are nearly all 0: they are spread over the
+// table again.
+func gramMarkOf(hash uint64) mark { return markOf(hash * 0x9e3779b97f4a7c15) }
+
 // table holds which chunk had a mark last. It grows shard by shard, so that
 // growing never doubles its memory.
 type table struct {
@@ -72,24 +77,11 @@ func (t *table) put(m mark, ord uint32) {
 // add records m for the chunk ord unless it is there, and reports whether it
 // was not.
 func (t *table) add(m mark, ord uint32) bool {
-	n := t.n
-	if t.get(m) == 0 {
-		t.put(m, ord)
+	if t.get(m) != 0 {
+		return false
 	}
-	return t.n > n
-}
-
-// touch brings the places of marks into the cache, many at once, before they
-// are taken up one by one.
-func (t *table) touch(marks []mark) (sum uint64) {
-	for _, m := range marks {
-		sh, at := place(m)
-		s := &t.shards[sh]
-		if n := len(s.slots); n > 0 {
-			sum += s.slots[s.index(at)]
-		}
-	}
-	return sum
+	t.put(m, ord)
+	return true
 }
 
 // get returns the chunk that had m last, or 0.

@@ -5,6 +5,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/cordon-sandbox/cordon"
 )
@@ -15,7 +16,7 @@ func secretVariable(_ *scene, _ int, e *cordon.Effect) ruling {
 		return pass
 	}
 	d := ruling{severity: unsure, detail: "The call would read the secret variable " + named(name) + "."}
-	if cloudKeys[name] {
+	if cloudKeys()[name] {
 		d.severity = certain
 	}
 	return d
@@ -29,8 +30,10 @@ func environmentDump(_ *scene, _ int, e *cordon.Effect) ruling {
 }
 
 // cloudKeys open a whole account.
-var cloudKeys = set("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AZURE_CLIENT_SECRET", "GOOGLE_APPLICATION_CREDENTIALS",
-	"DIGITALOCEAN_ACCESS_TOKEN", "CLOUDFLARE_API_TOKEN", "VAULT_TOKEN", "HCLOUD_TOKEN")
+var cloudKeys = sync.OnceValue(func() map[string]bool {
+	return set("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AZURE_CLIENT_SECRET", "GOOGLE_APPLICATION_CREDENTIALS",
+		"DIGITALOCEAN_ACCESS_TOKEN", "CLOUDFLARE_API_TOKEN", "VAULT_TOKEN", "HCLOUD_TOKEN")
+})
 
 // SecretVariable reports whether the name of an environment variable says
 // that its value is a secret: AWS_SECRET_ACCESS_KEY, GH_TOKEN, PGPASSWORD,
@@ -38,7 +41,7 @@ var cloudKeys = set("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AZURE_CLIENT_
 // DB_PASSWORD_FILE. Names with small letters are variables of a script and
 // not of the environment, but for npm's.
 func SecretVariable(name string) bool {
-	if cloudKeys[name] || name == "AWS_ACCESS_KEY_ID" {
+	if cloudKeys()[name] || name == "AWS_ACCESS_KEY_ID" {
 		return true
 	}
 	upper := strings.ToUpper(name)
@@ -50,7 +53,7 @@ func SecretVariable(name string) bool {
 		return false
 	}
 	last := words[len(words)-1]
-	if aboutSecrets[last] {
+	if aboutSecrets()[last] {
 		return false
 	}
 	for _, w := range words {
@@ -60,7 +63,7 @@ func SecretVariable(name string) bool {
 	}
 	switch last {
 	case "KEY":
-		return len(words) > 1 && !openKeys[words[len(words)-2]]
+		return len(words) > 1 && !openKeys()[words[len(words)-2]]
 	case "PWD", "PASS", "AUTH", "PAT", "PRIVATEKEY":
 		return len(words) > 1
 	}
@@ -69,11 +72,15 @@ func SecretVariable(name string) bool {
 
 // aboutSecrets are last words of names that speak of a secret without being
 // one.
-var aboutSecrets = set("FILE", "PATH", "DIR", "URL", "URI", "NAME", "ID", "TTL", "LENGTH", "LEN", "SIZE", "COUNT", "TYPE",
-	"ALGORITHM", "EXPIRY", "EXPIRES", "LIMIT", "ENABLED", "HEADER", "HOST", "PORT", "MODE", "REGION", "MIN", "MAX", "SOCK")
+var aboutSecrets = sync.OnceValue(func() map[string]bool {
+	return set("FILE", "PATH", "DIR", "URL", "URI", "NAME", "ID", "TTL", "LENGTH", "LEN", "SIZE", "COUNT", "TYPE",
+		"ALGORITHM", "EXPIRY", "EXPIRES", "LIMIT", "ENABLED", "HEADER", "HOST", "PORT", "MODE", "REGION", "MIN", "MAX", "SOCK")
+})
 
-var openKeys = set("PUBLIC", "PUB", "PRIMARY", "FOREIGN", "SORT", "CACHE", "PARTITION", "HOT", "INDEX", "REGISTRY", "COMPOSE",
-	"GROUP", "LOOKUP", "MAP", "DICT", "ROW")
+var openKeys = sync.OnceValue(func() map[string]bool {
+	return set("PUBLIC", "PUB", "PRIMARY", "FOREIGN", "SORT", "CACHE", "PARTITION", "HOT", "INDEX", "REGISTRY", "COMPOSE",
+		"GROUP", "LOOKUP", "MAP", "DICT", "ROW")
+})
 
 func secretWord(w string) bool {
 	for _, part := range [...]string{"PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "APIKEY"} {
@@ -171,8 +178,10 @@ func setInterpreter(s *scene, _ int, e *cordon.Effect) ruling {
 
 // nodeLoaders are packages that compile sources as they are loaded, which
 // people preload every day.
-var nodeLoaders = set("tsx", "tsx/esm", "tsx/cjs", "ts-node/register", "ts-node/register/transpile-only", "ts-node/esm",
-	"dotenv/config", "esbuild-register", "@swc-node/register", "source-map-support/register", "@babel/register")
+var nodeLoaders = sync.OnceValue(func() map[string]bool {
+	return set("tsx", "tsx/esm", "tsx/cjs", "ts-node/register", "ts-node/register/transpile-only", "ts-node/esm",
+		"dotenv/config", "esbuild-register", "@swc-node/register", "source-map-support/register", "@babel/register")
+})
 
 func loadsNode(options string) bool {
 	fields := strings.Fields(options)
@@ -184,11 +193,11 @@ func loadsNode(options string) bool {
 		}
 		switch name {
 		case "--require", "-r", "--import", "--loader", "--experimental-loader", "--env-file", "--openssl-config":
-			if !nodeLoaders[strings.Trim(value, `"'`)] {
+			if !nodeLoaders()[strings.Trim(value, `"'`)] {
 				return true
 			}
 		}
-		if hasAnyPrefix(f, "-r") && len(f) > 2 && f[2] != '=' && !nodeLoaders[f[2:]] {
+		if hasAnyPrefix(f, "-r") && len(f) > 2 && f[2] != '=' && !nodeLoaders()[f[2:]] {
 			return true
 		}
 	}
@@ -204,17 +213,21 @@ func hasAnyPrefix(s string, prefixes ...string) bool {
 }
 
 // commandVariables hold a command line that some program runs.
-var commandVariables = set("PAGER", "MANPAGER", "GIT_PAGER", "GH_PAGER", "SYSTEMD_PAGER", "AWS_PAGER", "EDITOR", "VISUAL", "GIT_EDITOR",
-	"GIT_SEQUENCE_EDITOR", "FCEDIT", "KUBE_EDITOR", "SUDO_EDITOR", "SUDO_ASKPASS", "BROWSER", "LESSOPEN", "LESSCLOSE", "MAN_PAGER", "SSH_ASKPASS",
-	"GIT_ASKPASS", "RSYNC_RSH", "CVS_RSH", "TAR_OPTIONS", "ZIPOPT", "MAKEFLAGS", "FZF_DEFAULT_COMMAND", "RIPGREP_CONFIG_PATH",
-	"RUSTC_WRAPPER", "GOFLAGS", "NPM_CONFIG_SCRIPT_SHELL", "NPM_CONFIG_GIT", "npm_config_script_shell", "npm_config_git")
+var commandVariables = sync.OnceValue(func() map[string]bool {
+	return set("PAGER", "MANPAGER", "GIT_PAGER", "GH_PAGER", "SYSTEMD_PAGER", "AWS_PAGER", "EDITOR", "VISUAL", "GIT_EDITOR",
+		"GIT_SEQUENCE_EDITOR", "FCEDIT", "KUBE_EDITOR", "SUDO_EDITOR", "SUDO_ASKPASS", "BROWSER", "LESSOPEN", "LESSCLOSE", "MAN_PAGER", "SSH_ASKPASS",
+		"GIT_ASKPASS", "RSYNC_RSH", "CVS_RSH", "TAR_OPTIONS", "ZIPOPT", "MAKEFLAGS", "FZF_DEFAULT_COMMAND", "RIPGREP_CONFIG_PATH",
+		"RUSTC_WRAPPER", "GOFLAGS", "NPM_CONFIG_SCRIPT_SHELL", "NPM_CONFIG_GIT", "npm_config_script_shell", "npm_config_git")
+})
 
 // plainCommands only show or edit what they are given.
-var plainCommands = set("cat", "less", "more", "most", "bat", "batcat", "delta", "true", "false", "echo", ":", "vim", "vi", "nvim", "nano",
-	"emacs", "emacsclient", "ed", "micro", "hx", "code", "cursor", "subl", "head", "col", "xdg-open", "firefox", "none", "ssh")
+var plainCommands = sync.OnceValue(func() map[string]bool {
+	return set("cat", "less", "more", "most", "bat", "batcat", "delta", "true", "false", "echo", ":", "vim", "vi", "nvim", "nano",
+		"emacs", "emacsclient", "ed", "micro", "hx", "code", "cursor", "subl", "head", "col", "xdg-open", "firefox", "none", "ssh")
+})
 
 func setCommand(_ *scene, _ int, e *cordon.Effect) ruling {
-	if !commandVariables[e.Target] {
+	if !commandVariables()[e.Target] {
 		return pass
 	}
 	harmless := false
@@ -251,7 +264,7 @@ func plainCommand(text string) bool {
 	if name == "sed" {
 		return plainSed(text)
 	}
-	if !plainCommands[name] || strings.ContainsAny(text, ";|&$`<>()#!{}\n\\'\"") {
+	if !plainCommands()[name] || strings.ContainsAny(text, ";|&$`<>()#!{}\n\\'\"") {
 		return false
 	}
 	for _, f := range fields[1:] {
@@ -342,7 +355,9 @@ func setPath(s *scene, _ int, e *cordon.Effect) ruling {
 	return pass
 }
 
-var programDirs = set("bin", ".bin", "sbin", "scripts", "script", "tools", "Scripts", "shims")
+var programDirs = sync.OnceValue(func() map[string]bool {
+	return set("bin", ".bin", "sbin", "scripts", "script", "tools", "Scripts", "shims")
+})
 
 func (s *scene) programDir(dir string, e *cordon.Effect) bool {
 	switch dir {
@@ -350,16 +365,16 @@ func (s *scene) programDir(dir string, e *cordon.Effect) bool {
 		return false // the directory one happens to be in
 	}
 	if strings.HasPrefix(dir, "$(") || strings.HasPrefix(dir, "`") {
-		return programDirs[path.Base(dir)]
+		return programDirs()[path.Base(dir)]
 	}
 	p := s.absolute(dir, e)
 	switch {
 	case systemPath(p):
 		return true
 	case inside(p, s.Workspace), inside(p, s.Home):
-		return programDirs[path.Base(p)] && p != s.Workspace
+		return programDirs()[path.Base(p)] && p != s.Workspace
 	}
-	return strings.HasPrefix(p, "$") && programDirs[path.Base(p)]
+	return strings.HasPrefix(p, "$") && programDirs()[path.Base(p)]
 }
 
 // knownPaths: every directory of the list lies in the workspace or the
@@ -414,13 +429,15 @@ func systemPath(p string) bool {
 
 // redirects are variables by which downloads and uploads go through, or to,
 // another host.
-var redirects = set("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "FTP_PROXY", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS",
-	"UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "NPM_CONFIG_REGISTRY", "NPM_CONFIG_PROXY", "NPM_CONFIG_HTTPS_PROXY",
-	"YARN_REGISTRY", "YARN_NPM_REGISTRY_SERVER", "GOPROXY", "TWINE_REPOSITORY_URL", "GEM_HOST", "RUBYGEMS_HOST",
-	"AWS_ENDPOINT_URL", "HF_ENDPOINT")
+var redirects = sync.OnceValue(func() map[string]bool {
+	return set("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "FTP_PROXY", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS",
+		"UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "NPM_CONFIG_REGISTRY", "NPM_CONFIG_PROXY", "NPM_CONFIG_HTTPS_PROXY",
+		"YARN_REGISTRY", "YARN_NPM_REGISTRY_SERVER", "GOPROXY", "TWINE_REPOSITORY_URL", "GEM_HOST", "RUBYGEMS_HOST",
+		"AWS_ENDPOINT_URL", "HF_ENDPOINT")
+})
 
 func setRedirect(s *scene, _ int, e *cordon.Effect) ruling {
-	if !redirects[strings.ToUpper(e.Target)] {
+	if !redirects()[strings.ToUpper(e.Target)] {
 		return pass
 	}
 	if e.Text == "" {

@@ -4,6 +4,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/cordon-sandbox/cordon"
 )
@@ -113,7 +114,9 @@ func malformed(_ *scene, _ int, e *cordon.Effect) ruling {
 	return ruling{severity: certain, detail: "The call cannot be read: " + named(strings.TrimPrefix(e.Reason, "malformed: ")) + "."}
 }
 
-var shells = set("sh", "bash", "dash", "zsh", "ksh", "fish", "ash", "busybox", "python", "python3", "perl", "env", "find", "vim")
+var shells = sync.OnceValue(func() map[string]bool {
+	return set("sh", "bash", "dash", "zsh", "ksh", "fish", "ash", "busybox", "python", "python3", "perl", "env", "find", "vim")
+})
 
 // setuid kills where the program is one that runs others. Readers name the
 // program, or the mode, with the program in a change of modes beside it.
@@ -126,12 +129,12 @@ func setuid(s *scene, _ int, e *cordon.Effect) ruling {
 		// On a directory, where it is mostly set, new files take its group.
 		d = ruling{severity: unsure, detail: about("Makes a program run with its group's rights.", e)}
 	}
-	if shells[path.Base(e.Target)] {
+	if shells()[path.Base(e.Target)] {
 		d.severity = grave
 	}
 	for i := range s.Effects {
 		w := &s.Effects[i]
-		if w.Kind == cordon.Write && w.Op == "chmod" && w.Arg == e.Arg && slices.Equal(w.Via, e.Via) && shells[path.Base(w.Target)] {
+		if w.Kind == cordon.Write && w.Op == "chmod" && w.Arg == e.Arg && slices.Equal(w.Via, e.Via) && shells()[path.Base(w.Target)] {
 			d.severity = grave
 		}
 	}

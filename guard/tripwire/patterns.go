@@ -235,7 +235,9 @@ func sendsCredential(text string) bool {
 // readable are the languages that have a reader, and the small ones that the
 // shell's reader reads itself; "unknown" is read under each that it may be.
 // Code in another one is never read, so its text is always searched.
-var readable = set("shell", "sh", "bash", "python", "javascript", "js", "typescript", "ts", "jsx", "tsx", "sql", "awk", "sed", "jq", "unknown")
+var readable = sync.OnceValue(func() map[string]bool {
+	return set("shell", "sh", "bash", "python", "javascript", "js", "typescript", "ts", "jsx", "tsx", "sql", "awk", "sed", "jq", "unknown")
+})
 
 // textBudget is how many bytes of unread code are searched in one call. More
 // is no ordinary call; it stays restricted as opaque.
@@ -274,7 +276,7 @@ func (s *scene) unread(e *cordon.Effect) severity {
 	switch {
 	case e.Kind == cordon.Opaque:
 		return grave
-	case !readable[e.Target]:
+	case !readable()[e.Target]:
 		if s.failed(e) == grave {
 			return grave
 		}

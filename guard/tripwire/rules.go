@@ -1,6 +1,10 @@
 package tripwire
 
-import "github.com/cordon-sandbox/cordon"
+import (
+	"sync"
+
+	"github.com/cordon-sandbox/cordon"
+)
 
 // Rule is what a report or a table of rules shows of one rule.
 type Rule struct {
@@ -36,9 +40,12 @@ func Rules() []Rule {
 }
 
 // byKind finds the rules of an effect without walking the whole list.
-var byKind = indexRules(effectRules)
+var byKind = sync.OnceValue(func() [][]*effectRule {
+	return indexRules(effectRules)
+})
 
-func indexRules(rules []effectRule) (index [cordon.SQL + 1][]*effectRule) {
+func indexRules(rules []effectRule) [][]*effectRule {
+	index := make([][]*effectRule, cordon.SQL+1)
 	for i := range rules {
 		for _, k := range rules[i].kinds {
 			index[k] = append(index[k], &rules[i])

@@ -96,11 +96,11 @@ func Judge(in Input) []cordon.Finding {
 
 func (s *scene) judge(i int) {
 	e := &s.Effects[i]
-	if int(e.Kind) >= len(byKind) {
+	if int(e.Kind) >= len(byKind()) {
 		s.report(e, "opaque.kind", ruling{unsure, "The call has an effect of an unknown kind.", ""})
 		return
 	}
-	for _, r := range byKind[e.Kind] {
+	for _, r := range byKind()[e.Kind] {
 		if d := r.judge(s, i, e); d.severity != harmless {
 			s.report(e, r.Name, d)
 		}

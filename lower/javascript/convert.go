@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/tdewolff/parse/v2/js"
 )
@@ -86,7 +87,9 @@ func strictEqual(x, y set) (eq, known bool) {
 	return v == w, true
 }
 
-var numeral = regexp.MustCompile(`^(?:[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?Infinity|0[xX][0-9a-fA-F]+|0[oO][0-7]+|0[bB][01]+)$`)
+var numeral = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?:[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?Infinity|0[xX][0-9a-fA-F]+|0[oO][0-7]+|0[bB][01]+)$`)
+})
 
 // toNumber is Number(v).
 func toNumber(v value) (float64, bool) {
@@ -105,7 +108,7 @@ func toNumber(v value) (float64, bool) {
 		if t == "" {
 			return 0, true
 		}
-		if !numeral.MatchString(t) {
+		if !numeral().MatchString(t) {
 			return nan, true
 		}
 		n, ok := parseNumber(t)

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/cordon-sandbox/cordon"
 )
@@ -525,7 +526,7 @@ func (a *analysis) codeString(src string, from set) {
 	if o := originOf(from); o != cordon.OriginUnknown {
 		origin = o
 	}
-	if !returnsThis.MatchString(src) {
+	if !returnsThis().MatchString(src) {
 		a.opaque("runs a text as JavaScript", origin, true)
 	}
 	if a.codeDepth >= maxCodeDepth || a.inline > maxInline {
@@ -545,7 +546,9 @@ func (a *analysis) codeString(src string, from set) {
 }
 
 // returnsThis is the old way to ask for the global object.
-var returnsThis = regexp.MustCompile(`^\(function anonymous\(\n\) \{\n\s*return this;?\s*\n\}\)$`)
+var returnsThis = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^\(function anonymous\(\n\) \{\n\s*return this;?\s*\n\}\)$`)
+})
 
 // makeFunction is new Function(…): its body runs when it is called, which is
 // taken to be now.

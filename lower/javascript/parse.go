@@ -6,6 +6,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/evanw/esbuild/pkg/api"
@@ -57,7 +58,7 @@ func (a *analysis) pragma(src string) {
 	if !strings.Contains(src, "@jsx") {
 		return
 	}
-	for _, m := range jsxFactory.FindAllStringSubmatch(src, 8) {
+	for _, m := range jsxFactory().FindAllStringSubmatch(src, 8) {
 		for _, name := range strings.FieldsFunc(m[1], func(r rune) bool { return r == '.' || r == '(' || r == ')' || r == ',' || r == '[' || r == ']' }) {
 			if tables().named(name) || name == "require" || name == "import" || name == "setTimeout" {
 				a.opaque("JSX elements are calls of "+name, cordon.OriginLiteral, true)
@@ -66,7 +67,9 @@ func (a *analysis) pragma(src string) {
 	}
 }
 
-var jsxFactory = regexp.MustCompile(`@jsx(?:Frag)?[ \t]+(\S+)`)
+var jsxFactory = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`@jsx(?:Frag)?[ \t]+(\S+)`)
+})
 
 // otherReadings are the trees of the same text under the rules that parse
 // did not choose: "<!--" is a comment in a script and an operator in a module,
@@ -88,10 +91,12 @@ func (a *analysis) otherReadings(src string) (trees []*js.AST) {
 
 // genericCall finds what may be a call with type arguments; most of what it
 // finds is a comparison, and costs a second reading.
-var genericCall = regexp.MustCompile(`[^=\s]\s*>\s*(?:\?\.)?\s*[(` + "`" + `]`)
+var genericCall = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`[^=\s]\s*>\s*(?:\?\.)?\s*[(` + "`" + `]`)
+})
 
 func mayBeGeneric(src string) bool {
-	return strings.IndexByte(src, '<') >= 0 && genericCall.MatchString(src)
+	return strings.IndexByte(src, '<') >= 0 && genericCall().MatchString(src)
 }
 
 // parse gives the tree of src. Text that tdewolff's parser reads as every
@@ -119,7 +124,9 @@ func (a *analysis) parse(src string) (*js.AST, error) {
 // or not at all.
 var slowMarks = []string{"<!--", "-->", "\u2028", "\u2029", "\\u", "using ", "accessor "}
 
-var typeArguments = regexp.MustCompile(`[\w$)\]]<[\w$\[({]|\b(?:enum|namespace|declare|abstract|implements|satisfies|interface)\b`)
+var typeArguments = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`[\w$)\]]<[\w$\[({]|\b(?:enum|namespace|declare|abstract|implements|satisfies|interface)\b`)
+})
 
 func plain(src string) bool {
 	for _, m := range slowMarks {
@@ -127,7 +134,7 @@ func plain(src string) bool {
 			return false
 		}
 	}
-	return strings.IndexByte(src, '<') < 0 || !typeArguments.MatchString(src) && !genericCall.MatchString(src)
+	return strings.IndexByte(src, '<') < 0 || !typeArguments().MatchString(src) && !genericCall().MatchString(src)
 }
 
 func (a *analysis) loaders() []api.Loader {

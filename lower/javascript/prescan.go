@@ -3,6 +3,7 @@ package javascript
 import (
 	"fmt"
 	"strings"
+	"sync"
 )
 
 // prescan says what in src is beyond the limits; empty is nothing. It stands
@@ -156,7 +157,7 @@ func (p *scanner) slash() bool {
 		}
 		return true
 	}
-	if endsValue(p.prev) && !keywordBefore[p.word] {
+	if endsValue(p.prev) && !keywordBefore()[p.word] {
 		return false
 	}
 	class := false
@@ -180,7 +181,9 @@ func (p *scanner) slash() bool {
 }
 
 // keywordBefore are words that a regular expression can follow.
-var keywordBefore = map[string]bool{"return": true, "typeof": true, "case": true, "in": true, "of": true, "void": true, "delete": true, "do": true, "else": true, "await": true, "yield": true, "throw": true, "instanceof": true, "new": true}
+var keywordBefore = sync.OnceValue(func() map[string]bool {
+	return map[string]bool{"return": true, "typeof": true, "case": true, "in": true, "of": true, "void": true, "delete": true, "do": true, "else": true, "await": true, "yield": true, "throw": true, "instanceof": true, "new": true}
+})
 
 // endsValue is whether a byte can be the last of an expression.
 func endsValue(c byte) bool {

@@ -3,6 +3,7 @@ package javascript
 import (
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/cordon-sandbox/cordon"
 )
@@ -213,11 +214,13 @@ func (a *analysis) setEnv(name string, s set) {
 
 // inheritedOptions are options that child_process and worker_threads read through
 // the prototype chain, so that a polluted prototype sets them.
-var inheritedOptions = map[string]bool{"NODE_OPTIONS": true, "shell": true, "env": true, "execPath": true, "execArgv": true, "argv0": true, "LD_PRELOAD": true, "NODE_PATH": true, "NODE_REPL_EXTERNAL_MODULE": true, "BASH_ENV": true, "main": true, "exports": true, "eval": true, "stdio": true}
+var inheritedOptions = sync.OnceValue(func() map[string]bool {
+	return map[string]bool{"NODE_OPTIONS": true, "shell": true, "env": true, "execPath": true, "execArgv": true, "argv0": true, "LD_PRELOAD": true, "NODE_PATH": true, "NODE_REPL_EXTERNAL_MODULE": true, "BASH_ENV": true, "main": true, "exports": true, "eval": true, "stdio": true}
+})
 
 // polluted says that every object gets a property.
 func (a *analysis) polluted(name string, s set) {
-	if !inheritedOptions[name] {
+	if !inheritedOptions()[name] {
 		return
 	}
 	text, _ := s.text()

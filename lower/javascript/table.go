@@ -114,7 +114,7 @@ func parseEntry(f []string) (*entry, error) {
 		if len(w) == 0 {
 			return e, fmt.Errorf("a verb is missing in %q", rest)
 		}
-		if !verbs[w[0]] {
+		if !verbs()[w[0]] {
 			return e, fmt.Errorf("unknown verb %q", w[0])
 		}
 		c := act{verb: w[0], arg: -1}
@@ -131,13 +131,17 @@ func parseEntry(f []string) (*entry, error) {
 	return e, nil
 }
 
-var verbs = map[string]bool{"spawn": true, "shell": true, "argv": true, "words": true, "template": true, "eval": true, "function": true, "worker": true, "load": true, "loader": true,
-	"native": true, "opaque": true, "read": true, "write": true, "append": true, "delete": true, "list": true, "chmod": true, "stat": true, "open": true, "link": true,
-	"connect": true, "socket": true, "host": true, "datagram": true, "listen": true, "send": true, "base": true, "address": true, "env": true, "setenv": true, "privilege": true, "kill": true,
-	"chdir": true, "code": true, "pass": true, "timer": true, "value": true, "pipe": true}
+var verbs = sync.OnceValue(func() map[string]bool {
+	return map[string]bool{"spawn": true, "shell": true, "argv": true, "words": true, "template": true, "eval": true, "function": true, "worker": true, "load": true, "loader": true,
+		"native": true, "opaque": true, "read": true, "write": true, "append": true, "delete": true, "list": true, "chmod": true, "stat": true, "open": true, "link": true,
+		"connect": true, "socket": true, "host": true, "datagram": true, "listen": true, "send": true, "base": true, "address": true, "env": true, "setenv": true, "privilege": true, "kill": true,
+		"chdir": true, "code": true, "pass": true, "timer": true, "value": true, "pipe": true}
+})
 
 // graveVerbs make a use of every place where their function is taken.
-var graveVerbs = map[string]bool{"spawn": true, "shell": true, "argv": true, "words": true, "template": true, "eval": true, "function": true, "worker": true, "native": true, "opaque": true, "privilege": true}
+var graveVerbs = sync.OnceValue(func() map[string]bool {
+	return map[string]bool{"spawn": true, "shell": true, "argv": true, "words": true, "template": true, "eval": true, "function": true, "worker": true, "native": true, "opaque": true, "privilege": true}
+})
 
 func (t *table) index() {
 	for name, e := range t.entries {
@@ -160,7 +164,7 @@ func (t *table) index() {
 
 func (e *entry) grave() bool {
 	for _, c := range e.acts {
-		if graveVerbs[c.verb] {
+		if graveVerbs()[c.verb] {
 			return true
 		}
 	}
@@ -257,13 +261,15 @@ func (t *table) global(name string) (string, bool) {
 		return to, true
 	}
 	// The command line and the prompt have the built-in modules as globals.
-	if builtinModules[name] {
+	if builtinModules()[name] {
 		return t.modules[name], true
 	}
 	return "", false
 }
 
-var builtinModules = map[string]bool{"child_process": true, "fs": true, "net": true, "tls": true, "dgram": true, "http": true, "https": true, "http2": true, "dns": true, "vm": true, "os": true, "path": true, "url": true, "util": true, "worker_threads": true, "cluster": true, "v8": true, "repl": true, "inspector": true, "stream": true, "zlib": true, "readline": true}
+var builtinModules = sync.OnceValue(func() map[string]bool {
+	return map[string]bool{"child_process": true, "fs": true, "net": true, "tls": true, "dgram": true, "http": true, "https": true, "http2": true, "dns": true, "vm": true, "os": true, "path": true, "url": true, "util": true, "worker_threads": true, "cluster": true, "v8": true, "repl": true, "inspector": true, "stream": true, "zlib": true, "readline": true}
+})
 
 func (t *table) anywhere(name string) (string, bool) {
 	to, ok := t.members[name]

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
@@ -262,11 +263,11 @@ func compile(v value, text string) *regexp.Regexp {
 	if !ascii(src) || !ascii(text) || strings.ContainsAny(text, "\r\v") || strings.ContainsAny(flags, "yv") || strings.Contains(src, `\p`) || strings.Contains(src, `\P`) || strings.Contains(src, `\B`) {
 		return nil
 	}
-	if len(src) > 512 || len(src)*len(text) > 1<<20 || repeats.MatchString(src) && len(text) > 256 || strings.Contains(src, "(?=") || strings.Contains(src, "(?!") || strings.Contains(src, "(?<") || strings.Contains(src, "\\k") {
+	if len(src) > 512 || len(src)*len(text) > 1<<20 || repeats().MatchString(src) && len(text) > 256 || strings.Contains(src, "(?=") || strings.Contains(src, "(?!") || strings.Contains(src, "(?<") || strings.Contains(src, "\\k") {
 		return nil
 	}
 	src = strings.ReplaceAll(src, `\/`, `/`)
-	src = jsEscape.ReplaceAllStringFunc(src, func(s string) string { return `\x{` + s[2:] + `}` })
+	src = jsEscape().ReplaceAllStringFunc(src, func(s string) string { return `\x{` + s[2:] + `}` })
 	mode := ""
 	for _, f := range flags {
 		switch f {
@@ -285,9 +286,13 @@ func compile(v value, text string) *regexp.Regexp {
 }
 
 // repeats finds counts that make an expression large.
-var repeats = regexp.MustCompile(`\{\d*\d\d`)
+var repeats = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\{\d*\d\d`)
+})
 
-var jsEscape = regexp.MustCompile(`\\u[0-9a-fA-F]{4}`)
+var jsEscape = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\\u[0-9a-fA-F]{4}`)
+})
 
 // replace is replace and replaceAll with a text or a function.
 func (a *analysis) replace(s string, self set, name string, args []set) set {
@@ -336,7 +341,7 @@ func (a *analysis) substitute(s string, self set, spans [][]int, by set) set {
 	out := str("")
 	at := 0
 	template, isText := by.text()
-	if isText && oddTemplate.MatchString(template) {
+	if isText && oddTemplate().MatchString(template) {
 		return tainted(self)
 	}
 	for _, sp := range spans {
@@ -364,7 +369,9 @@ func (a *analysis) substitute(s string, self set, spans [][]int, by set) set {
 	return a.concat(out, str(s[at:])).with(self)
 }
 
-var oddTemplate = regexp.MustCompile("[$][`'<]|[$]\\d\\d")
+var oddTemplate = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile("[$][`'<]|[$]\\d\\d")
+})
 
 // expand puts groups into a replacement text.
 func expand(t string, groups []set) string {

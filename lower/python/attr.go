@@ -19,7 +19,7 @@ func harmlessCode(name string) bool {
 
 // attribute is s.name.
 func (a *analysis) attribute(s set, name string) set {
-	if why, ok := table.reflect[name]; ok && !a.ownClass(s, name) {
+	if why, ok := table().reflect[name]; ok && !a.ownClass(s, name) {
 		a.reflection(name, why)
 	}
 	a.steps += len(s.vs)
@@ -121,7 +121,7 @@ func (a *analysis) symAttr(v value, name string) set {
 		}
 		return one(value{k: vPartial, p: &partial{fn: sym("builtins.getattr"), args: []set{one(v)}}})
 	case "__self__":
-		if i := strings.LastIndexByte(v.s, '.'); v.p == nil && i > 0 && table.dangerous(v.s[:i]) {
+		if i := strings.LastIndexByte(v.s, '.'); v.p == nil && i > 0 && table().dangerous(v.s[:i]) {
 			a.reflection(name, "the module of a builtin function")
 			return sym(v.s[:i])
 		}
@@ -156,7 +156,7 @@ func (a *analysis) moduleAttr(module, name string) set {
 		return unknown // a chain that a loop makes longer and longer
 	}
 	q := canonical(module + "." + name)
-	if c, ok := table.consts[q]; ok {
+	if c, ok := table().consts[q]; ok {
 		return c
 	}
 	switch q {
@@ -171,7 +171,7 @@ func (a *analysis) moduleAttr(module, name string) set {
 	case "sys.executable":
 		return str("python3")
 	}
-	if e, ok := table.lookup(q); ok && e.property {
+	if e, ok := table().lookup(q); ok && e.property {
 		return a.actions(e, q, &call{})
 	}
 	return sym(q)
@@ -179,7 +179,7 @@ func (a *analysis) moduleAttr(module, name string) set {
 
 func (a *analysis) instAttr(v value, name string) set {
 	q := v.s + "." + name
-	e, ok := table.lookup(q)
+	e, ok := table().lookup(q)
 	if ok && e.property {
 		return a.actions(e, q, &call{recv: v})
 	}
@@ -233,7 +233,7 @@ func (a *analysis) bindTo(s, self set, onClass bool) set {
 	for _, v := range s.vs {
 		if v.k != vFunc {
 			if v.k == vSym && v.p == nil {
-				if e, ok := table.lookup(v.s); ok && e.property {
+				if e, ok := table().lookup(v.s); ok && e.property {
 					out = join(out, a.actions(e, v.s, &call{}))
 					continue
 				}
@@ -292,7 +292,7 @@ func (a *analysis) classAttr(c *class, name string, seen map[*class]bool) (set, 
 					return s, true
 				}
 			case vSym:
-				if _, ok := table.lookup(v.s + "." + name); ok {
+				if _, ok := table().lookup(v.s + "." + name); ok {
 					return one(value{k: vSym, s: v.s + "." + name, p: value{k: vInst, s: v.s, p: &instance{}}}), true
 				}
 			}
@@ -303,7 +303,7 @@ func (a *analysis) classAttr(c *class, name string, seen map[*class]bool) (set, 
 
 // setAttribute is s.name = v.
 func (a *analysis) setAttribute(s set, name string, v set) {
-	if why, ok := table.reflect[name]; ok && name != "__builtins__" {
+	if why, ok := table().reflect[name]; ok && name != "__builtins__" {
 		a.reflection(name, "assigned to; "+why)
 	}
 	known := false
@@ -317,12 +317,12 @@ func (a *analysis) setAttribute(s set, name string, v set) {
 			a.setField(o.p.(*class), name, v)
 			known = true
 		case vSym:
-			if e, ok := table.lookup("set " + canonical(o.s+"."+name)); ok && o.p == nil {
+			if e, ok := table().lookup("set " + canonical(o.s+"."+name)); ok && o.p == nil {
 				a.actions(e, o.s+"."+name, &call{args: []set{v}})
 			}
 			known = true
 		case vInst:
-			if e, ok := table.lookup("set " + o.s + "." + name); ok {
+			if e, ok := table().lookup("set " + o.s + "." + name); ok {
 				a.actions(e, o.s+"."+name, &call{recv: o, args: []set{v}})
 			}
 		}
@@ -406,7 +406,7 @@ func (a *analysis) indexOf(v value, i, all set) set {
 		case "sys.argv":
 			return unknown
 		}
-		if _, ok := table.lookup(v.s); ok {
+		if _, ok := table().lookup(v.s); ok {
 			return one(v)
 		}
 	case vClass:
@@ -419,7 +419,7 @@ func (a *analysis) indexOf(v value, i, all set) set {
 			return a.apply(a.bindTo(m, one(v), false), &call{args: []set{i}})
 		}
 	case vInst:
-		if e, ok := table.lookup(v.s + ".__getitem__"); ok {
+		if e, ok := table().lookup(v.s + ".__getitem__"); ok {
 			return a.actions(e, v.s, &call{recv: v, args: []set{i}})
 		}
 		if in, ok := v.p.(*instance); ok {
@@ -445,7 +445,7 @@ func (a *analysis) bindClassmethod(m set, cls value) set {
 // member is a name looked up in a module's or the code's own name space.
 func (a *analysis) member(d value, key set) set {
 	names := key.strings()
-	if key.t&decoded != 0 && key.unk || d.s != "" && key.unk && table.dangerous(d.s) || d.s == "" && key.unk {
+	if key.t&decoded != 0 && key.unk || d.s != "" && key.unk && table().dangerous(d.s) || d.s == "" && key.unk {
 		a.opaque("looks up a computed name in "+namespaceName(d), origin(key), true)
 	}
 	out := set{unk: key.unk || len(names) == 0}
@@ -454,7 +454,7 @@ func (a *analysis) member(d value, key set) set {
 			out = join(out, a.moduleAttr(d.s, n))
 			continue
 		}
-		if why, ok := table.reflect[n]; ok {
+		if why, ok := table().reflect[n]; ok {
 			a.reflection(n, why)
 		}
 		out = join(out, a.lookup(n))
@@ -471,7 +471,7 @@ func namespaceName(d value) string {
 
 // namespace: all of a module's name space is taken, so any name in it.
 func (a *analysis) namespace(d value, how string) {
-	if d.s != "" && table.dangerous(d.s) {
+	if d.s != "" && table().dangerous(d.s) {
 		a.opaque("the name space of "+d.s+" is "+how, cordon.OriginLiteral, true)
 	}
 }
@@ -506,7 +506,7 @@ func (a *analysis) withinPackage(name set) bool {
 			return false
 		}
 		pkg, _, _ := strings.Cut(v.s[:strings.Index(v.s, hole)], ".")
-		if pkg == "" || !strings.Contains(v.s[:strings.Index(v.s, hole)], ".") || table.dangerous(canonical(pkg)) || pkg == "multiprocessing" {
+		if pkg == "" || !strings.Contains(v.s[:strings.Index(v.s, hole)], ".") || table().dangerous(canonical(pkg)) || pkg == "multiprocessing" {
 			return pkg == "" && strings.HasPrefix(v.s, ".")
 		}
 	}

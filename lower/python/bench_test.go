@@ -180,7 +180,7 @@ func TestEveryTableFileIsRead(t *testing.T) {
 				if !strings.ContainsAny(n, ". ") {
 					n = "builtins." + n
 				}
-				if _, known := table.lookup(n); !known && table.rest[strings.TrimSuffix(n, ".*")] == nil {
+				if _, known := table().lookup(n); !known && table().rest[strings.TrimSuffix(n, ".*")] == nil {
 					t.Errorf("%s: %s is not found", f, n)
 				}
 			}

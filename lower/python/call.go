@@ -158,7 +158,7 @@ func (a *analysis) applyOne(v value, c *call) set {
 	case vPartial:
 		return a.applyPartial(v.p.(*partial), c)
 	case vInst:
-		if _, ok := table.lookup(v.s + ".__call__"); ok {
+		if _, ok := table().lookup(v.s + ".__call__"); ok {
 			return a.callSym(value{k: vSym, s: v.s + ".__call__", p: v}, c)
 		}
 	}
@@ -241,7 +241,7 @@ func (a *analysis) inheritedInit(c *class, args *call) {
 	for _, b := range c.bases {
 		for _, v := range b.vs {
 			if v.k == vSym {
-				if _, ok := table.lookup(v.s); ok {
+				if _, ok := table().lookup(v.s); ok {
 					a.callSym(v, args)
 				}
 			}
@@ -418,7 +418,7 @@ func (a *analysis) callUnknown(x *syntax.Call, callee set, c *call) set {
 				a.annotate(s, 0)
 			}
 		}
-		if e, ok := table.entries["?."+at.Name]; ok {
+		if e, ok := table().entries["?."+at.Name]; ok {
 			return a.actions(e, "?."+at.Name, c).with(callee)
 		}
 	}
@@ -439,7 +439,7 @@ func (a *analysis) callbacks(c *call) {
 
 func (a *analysis) callback(s set, c *call, rest []set) {
 	for _, v := range s.vs {
-		if v.k != vFunc && v.k != vMethod && v.k != vPartial && !(v.k == vSym && table.has(v.s)) {
+		if v.k != vFunc && v.k != vMethod && v.k != vPartial && !(v.k == vSym && table().has(v.s)) {
 			continue
 		}
 		d := &call{args: rest}

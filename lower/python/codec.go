@@ -14,6 +14,7 @@ import (
 	"io"
 	"net/url"
 	"strings"
+	"sync"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -27,45 +28,47 @@ func hexText(s string) string { return hex.EncodeToString([]byte(s)) }
 
 // decoders turn the text of their first argument into bytes; what they are
 // given and cannot be told stays marked as decoded.
-var decoders = map[string]func(s string) (string, bool){
-	"base64.b64decode": base64Text, "base64.standard_b64decode": base64Text, "base64.urlsafe_b64decode": base64Text,
-	"base64.decodebytes": base64Text, "base64.decodestring": base64Text, "binascii.a2b_base64": base64Text,
-	"base64.b32decode": func(s string) (string, bool) {
-		b, err := base32.StdEncoding.DecodeString(strings.ToUpper(s))
-		return string(b), err == nil
-	},
-	"base64.b32hexdecode": func(s string) (string, bool) {
-		b, err := base32.HexEncoding.DecodeString(strings.ToUpper(s))
-		return string(b), err == nil
-	},
-	"base64.b16decode": unhex, "binascii.unhexlify": unhex, "binascii.a2b_hex": unhex,
-	"base64.a85decode": func(s string) (string, bool) {
-		s = strings.TrimSuffix(strings.TrimPrefix(s, "<~"), "~>")
-		b := make([]byte, 4*len(s)+4)
-		n, _, err := ascii85.Decode(b, []byte(s), true)
-		return string(b[:max(n, 0)]), err == nil
-	},
-	"base64.b85decode": base85,
-	"zlib.decompress":  inflate, "gzip.decompress": inflate, "bz2.decompress": inflate,
-	"lzma.decompress": func(string) (string, bool) { return "", false },
-	"urllib.parse.unquote": func(s string) (string, bool) {
-		t, err := url.PathUnescape(s)
-		return t, err == nil
-	},
-	"urllib.parse.unquote_plus": func(s string) (string, bool) {
-		t, err := url.QueryUnescape(s)
-		return t, err == nil
-	},
-	"urllib.parse.unquote_to_bytes": func(s string) (string, bool) {
-		t, err := url.PathUnescape(s)
-		return t, err == nil
-	},
-	"html.unescape":          func(s string) (string, bool) { return html.UnescapeString(s), true },
-	"quopri.decodestring":    func(string) (string, bool) { return "", false },
-	"binascii.a2b_uu":        func(string) (string, bool) { return "", false },
-	"binascii.a2b_qp":        func(string) (string, bool) { return "", false },
-	"binascii.rledecode_hqx": func(string) (string, bool) { return "", false },
-}
+var decoders = sync.OnceValue(func() map[string]func(s string) (string, bool) {
+	return map[string]func(s string) (string, bool){
+		"base64.b64decode": base64Text, "base64.standard_b64decode": base64Text, "base64.urlsafe_b64decode": base64Text,
+		"base64.decodebytes": base64Text, "base64.decodestring": base64Text, "binascii.a2b_base64": base64Text,
+		"base64.b32decode": func(s string) (string, bool) {
+			b, err := base32.StdEncoding.DecodeString(strings.ToUpper(s))
+			return string(b), err == nil
+		},
+		"base64.b32hexdecode": func(s string) (string, bool) {
+			b, err := base32.HexEncoding.DecodeString(strings.ToUpper(s))
+			return string(b), err == nil
+		},
+		"base64.b16decode": unhex, "binascii.unhexlify": unhex, "binascii.a2b_hex": unhex,
+		"base64.a85decode": func(s string) (string, bool) {
+			s = strings.TrimSuffix(strings.TrimPrefix(s, "<~"), "~>")
+			b := make([]byte, 4*len(s)+4)
+			n, _, err := ascii85.Decode(b, []byte(s), true)
+			return string(b[:max(n, 0)]), err == nil
+		},
+		"base64.b85decode": base85,
+		"zlib.decompress":  inflate, "gzip.decompress": inflate, "bz2.decompress": inflate,
+		"lzma.decompress": func(string) (string, bool) { return "", false },
+		"urllib.parse.unquote": func(s string) (string, bool) {
+			t, err := url.PathUnescape(s)
+			return t, err == nil
+		},
+		"urllib.parse.unquote_plus": func(s string) (string, bool) {
+			t, err := url.QueryUnescape(s)
+			return t, err == nil
+		},
+		"urllib.parse.unquote_to_bytes": func(s string) (string, bool) {
+			t, err := url.PathUnescape(s)
+			return t, err == nil
+		},
+		"html.unescape":          func(s string) (string, bool) { return html.UnescapeString(s), true },
+		"quopri.decodestring":    func(string) (string, bool) { return "", false },
+		"binascii.a2b_uu":        func(string) (string, bool) { return "", false },
+		"binascii.a2b_qp":        func(string) (string, bool) { return "", false },
+		"binascii.rledecode_hqx": func(string) (string, bool) { return "", false },
+	}
+})
 
 func base64Text(s string) (string, bool) {
 	s = strings.Map(func(r rune) rune {

@@ -170,7 +170,7 @@ func (a *analysis) yield(x syntax.Expr) set {
 
 func (a *analysis) name(x *syntax.Name) set {
 	s := a.lookup(x.ID)
-	if why, ok := table.reflect[x.ID]; ok && strings.HasPrefix(x.ID, "__") && len(s.vs) <= 1 {
+	if why, ok := table().reflect[x.ID]; ok && strings.HasPrefix(x.ID, "__") && len(s.vs) <= 1 {
 		a.reflection(x.ID, why)
 	}
 	return s
@@ -723,7 +723,7 @@ func (a *analysis) elements(s set) set {
 
 // instanceItem is what iterating over an object of the table gives.
 func (a *analysis) instanceItem(v value) set {
-	if e, ok := table.lookup(v.s + ".__iter__"); ok && e.result != "" {
+	if e, ok := table().lookup(v.s + ".__iter__"); ok && e.result != "" {
 		return one(value{k: vInst, s: e.result, p: v.p})
 	}
 	if in, ok := v.p.(*instance); ok && v.s == "io.file" && in.addr != "" {

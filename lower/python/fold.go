@@ -678,7 +678,7 @@ func formatWalk(f string) string {
 	}
 	for _, fd := range fields {
 		for _, n := range strings.FieldsFunc(fd.name, func(r rune) bool { return r == '.' || r == '[' || r == ']' }) {
-			if _, bad := table.reflect[n]; bad || n == "__init__" || n == "__mro__" || n == "__base__" || n == "__reduce__" {
+			if _, bad := table().reflect[n]; bad || n == "__init__" || n == "__mro__" || n == "__base__" || n == "__reduce__" {
 				return n
 			}
 		}

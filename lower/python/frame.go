@@ -559,14 +559,14 @@ func (a *analysis) lookup(name string) set {
 
 // known: something is known of the function or constant.
 func known(q string) bool {
-	if table.has(q) {
+	if table().has(q) {
 		return true
 	}
-	_, isPure := pures[q]
-	_, isSpecial := specials[q]
-	_, isDecoder := decoders[q]
-	_, isConst := table.consts[q]
-	return isPure || isSpecial || isDecoder || isConst || table.modules[q] || q == "os.environ" || q == "os.environb" || q == "sys.modules" || q == "sys.argv" || q == "os.path"
+	_, isPure := pures()[q]
+	_, isSpecial := specials()[q]
+	_, isDecoder := decoders()[q]
+	_, isConst := table().consts[q]
+	return isPure || isSpecial || isDecoder || isConst || table().modules[q] || q == "os.environ" || q == "os.environb" || q == "sys.modules" || q == "sys.argv" || q == "os.path"
 }
 
 // global is a builtin or what a star import brought.
@@ -574,7 +574,7 @@ func (a *analysis) global(name string) set {
 	out, ok := builtin(name)
 	for _, m := range a.stars {
 		q := canonical(m + "." + name)
-		if known(q) || !ok && table.rest[canonical(m)] != nil {
+		if known(q) || !ok && table().rest[canonical(m)] != nil {
 			out = join(out, a.moduleAttr(m, name))
 			ok = true
 		}

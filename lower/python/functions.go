@@ -2,6 +2,7 @@ package python
 
 import (
 	"strings"
+	"sync"
 
 	"github.com/cordon-sandbox/cordon"
 	"github.com/cordon-sandbox/cordon/lower/python/syntax"
@@ -23,15 +24,15 @@ func (a *analysis) callSym(v value, c *call) set {
 	} else if s, ok := a.unboundMethod(v.s, c); ok {
 		return s
 	}
-	if f, ok := specials[v.s]; ok {
+	if f, ok := specials()[v.s]; ok {
 		return f(a, c)
 	}
-	if f, ok := decoders[v.s]; ok {
+	if f, ok := decoders()[v.s]; ok {
 		if s, ok := decode(f, v.s, c); ok {
 			return s
 		}
 	}
-	if f, ok := pures[v.s]; ok {
+	if f, ok := pures()[v.s]; ok {
 		s, ok := f(a, c)
 		if ok {
 			return s
@@ -42,7 +43,7 @@ func (a *analysis) callSym(v value, c *call) set {
 		}
 		return out
 	}
-	if e, ok := table.lookup(v.s); ok {
+	if e, ok := table().lookup(v.s); ok {
 		if c.recv.k == vNone && len(c.args) > 0 && e.takesSelf() {
 			return a.throughClass(v.s, c) // Path.read_text(p) is p.read_text()
 		}
@@ -51,7 +52,7 @@ func (a *analysis) callSym(v value, c *call) set {
 	if !typeArguments(v.s) {
 		a.callbacks(c)
 	}
-	if e, ok := table.entries["?"+v.s[max(0, strings.LastIndexByte(v.s, '.')):]]; ok && v.p == nil && len(e.acts) > 0 && e.acts[0].verb == "opaque" {
+	if e, ok := table().entries["?"+v.s[max(0, strings.LastIndexByte(v.s, '.')):]]; ok && v.p == nil && len(e.acts) > 0 && e.acts[0].verb == "opaque" {
 		return a.actions(e, v.s, c)
 	}
 	return result(c.all()...).with(receiverTaint(v))
@@ -84,15 +85,17 @@ func keepsEnv(name string) bool {
 }
 
 // operatorMethods are the methods under the operators.
-var operatorMethods = map[string]syntax.Kind{
-	"__add__": syntax.Plus, "__iadd__": syntax.Plus, "__mul__": syntax.Star, "__mod__": syntax.Percent, "__xor__": syntax.Caret,
-	"__truediv__": syntax.Slash, "__sub__": syntax.Minus, "__or__": syntax.Pipe, "__and__": syntax.Amp,
-}
+var operatorMethods = sync.OnceValue(func() map[string]syntax.Kind {
+	return map[string]syntax.Kind{
+		"__add__": syntax.Plus, "__iadd__": syntax.Plus, "__mul__": syntax.Star, "__mod__": syntax.Percent, "__xor__": syntax.Caret,
+		"__truediv__": syntax.Slash, "__sub__": syntax.Minus, "__or__": syntax.Pipe, "__and__": syntax.Amp,
+	}
+})
 
 // method folds methods of constants.
 func (a *analysis) method(name string, c *call) (set, bool) {
 	typ, m, _ := strings.Cut(name, ".")
-	if op, ok := operatorMethods[name[strings.LastIndexByte(name, '.')+1:]]; ok && len(c.args) == 1 && c.recv.k <= vMap {
+	if op, ok := operatorMethods()[name[strings.LastIndexByte(name, '.')+1:]]; ok && len(c.args) == 1 && c.recv.k <= vMap {
 		return a.binary(op, one(c.recv), c.args[0]), true
 	}
 	if m == "__getitem__" && len(c.args) == 1 && c.recv.k <= vMap {
@@ -153,9 +156,9 @@ func (a *analysis) unboundMethod(name string, c *call) (set, bool) {
 	case "fromkeys":
 		return unknown, true
 	case "__getattribute__", "__getattr__":
-		return specials["builtins.getattr"](a, c), true
+		return specials()["builtins.getattr"](a, c), true
 	case "__setattr__":
-		return specials["builtins.setattr"](a, c), true
+		return specials()["builtins.setattr"](a, c), true
 	}
 	if len(c.args) == 0 {
 		return set{}, false
@@ -209,10 +212,12 @@ func (a *analysis) namespaceMethod(name string, c *call) (set, bool) {
 }
 
 // specials are functions that look names up, make callables or call them.
-var specials map[string]func(a *analysis, c *call) set
+var specials func() map[string]func(a *analysis, c *call) set
 
-func init() {
-	specials = map[string]func(a *analysis, c *call) set{
+func init() { specials = sync.OnceValue(newSpecials) } // some of them use it
+
+func newSpecials() map[string]func(a *analysis, c *call) set {
+	return map[string]func(a *analysis, c *call) set{
 		"builtins.getattr":           getattr,
 		"inspect.getattr_static":     getattr,
 		"builtins.setattr":           setattr,
@@ -314,7 +319,7 @@ func (a *analysis) computedAttribute(obj, name set) {
 		return
 	}
 	for _, v := range obj.vs {
-		if v.k == vSym && v.p == nil && (table.dangerous(v.s) || v.s == "builtins") {
+		if v.k == vSym && v.p == nil && (table().dangerous(v.s) || v.s == "builtins") {
 			a.opaque("takes a computed attribute of "+v.s, cordon.OriginLiteral, true)
 			return
 		}
@@ -334,7 +339,7 @@ func setattr(a *analysis, c *call) set {
 		}
 		if len(names) == 0 {
 			for _, v := range c.args[0].vs {
-				if v.k == vSym && v.p == nil && table.dangerous(v.s) {
+				if v.k == vSym && v.p == nil && table().dangerous(v.s) {
 					a.opaque("sets a computed attribute of "+v.s, cordon.OriginLiteral, true)
 				}
 			}
@@ -586,7 +591,7 @@ func methodcaller(a *analysis, c *call) set {
 	}
 	out := set{}
 	for _, n := range c.args[0].strings() {
-		if why, ok := table.reflect[n]; ok {
+		if why, ok := table().reflect[n]; ok {
 			a.reflection(n, why)
 		}
 		out = join(out, one(value{k: vPartial, p: &partial{name: n, args: c.args[1:], kws: c.kws}}))
@@ -611,7 +616,7 @@ func attrgetter(a *analysis, c *call) set {
 	}
 	for _, n := range p.attrs {
 		for _, part := range strings.Split(n, ".") {
-			if why, ok := table.reflect[part]; ok {
+			if why, ok := table().reflect[part]; ok {
 				a.reflection(part, why)
 			}
 		}
@@ -638,7 +643,7 @@ func operatorCall(a *analysis, c *call) set {
 func getmembers(a *analysis, c *call) set {
 	if len(c.args) > 0 {
 		for _, v := range c.args[0].vs {
-			if v.k == vSym && v.p == nil && table.dangerous(v.s) {
+			if v.k == vSym && v.p == nil && table().dangerous(v.s) {
 				a.opaque("takes all members of "+v.s, cordon.OriginLiteral, true)
 			}
 		}

@@ -4,16 +4,19 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/cordon-sandbox/cordon/lower/python/syntax"
 )
 
 // pures are functions whose results can be computed.
-var pures map[string]pure
+var pures func() map[string]pure
 
-func init() {
-	pures = map[string]pure{
+func init() { pures = sync.OnceValue(newPures) } // some of them use it
+
+func newPures() map[string]pure {
+	return map[string]pure{
 		"builtins.chr": chr, "builtins.ord": ord,
 		"builtins.str": strOf, "builtins.repr": func(*analysis, *call) (set, bool) { return set{}, false },
 		"builtins.int": intOf, "builtins.bytes": bytesOf, "builtins.bytearray": bytesOf, "builtins.memoryview": firstOK,

@@ -667,7 +667,7 @@ func (a *analysis) fromStmt(s *syntax.ImportFrom) {
 // module that the code has just written is code of its own making.
 func (a *analysis) imported(name string) {
 	a.facts.imports = append(a.facts.imports, name)
-	if e, ok := table.entries["import "+name]; ok {
+	if e, ok := table().entries["import "+name]; ok {
 		a.actions(e, "import "+name, &call{})
 	}
 }
@@ -832,7 +832,7 @@ func (a *analysis) references(s set) {
 		if v.k != vSym {
 			continue
 		}
-		if e, ok := table.lookup(v.s); ok && e.used != "" {
+		if e, ok := table().lookup(v.s); ok && e.used != "" {
 			was := a.sym
 			a.sym = v.s
 			a.opaque("hands on "+v.s+", which "+e.used, cordon.OriginLiteral, true)

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // The tables, one line a function:
@@ -31,9 +32,11 @@ import (
 //go:embed table/*.txt
 var tableFiles embed.FS
 
-var table *tables
+// table is read when Python is read for the first time. It is set here since
+// its actions use it.
+var table func() *tables
 
-func init() { table = mustLoad() }
+func init() { table = sync.OnceValue(mustLoad) }
 
 // entry is what is known of one function.
 type entry struct {
@@ -309,7 +312,7 @@ func canonical(q string) string {
 	for range 4 {
 		was := q
 		for end := len(q); end > 0; end = strings.LastIndexByte(q[:end], '.') {
-			if to, ok := table.aliases[q[:end]]; ok {
+			if to, ok := table().aliases[q[:end]]; ok {
 				q = to + q[end:]
 				break
 			}
@@ -331,7 +334,7 @@ func reexported(q string) string {
 		if end >= 0 {
 			part = rest[:end]
 		}
-		if m := strings.Trim(part, "_"); table.modules[m] && !table.submodules[q[:start+1+len(part)]] {
+		if m := strings.Trim(part, "_"); table().modules[m] && !table().submodules[q[:start+1+len(part)]] {
 			return m + rest[len(part):]
 		}
 		if end < 0 {
@@ -344,11 +347,13 @@ func reexported(q string) string {
 
 // builtin is what a name means that nothing has bound.
 func builtin(name string) (set, bool) {
-	s, ok := builtins[name]
+	s, ok := builtins()[name]
 	return s, ok
 }
 
-var builtins = builtinNames()
+var builtins = sync.OnceValue(func() map[string]set {
+	return builtinNames()
+})
 
 func builtinNames() map[string]set {
 	out := map[string]set{

@@ -4,6 +4,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"sync"
 
 	"mvdan.cc/sh/v3/syntax"
 
@@ -589,14 +590,16 @@ func (w *walker) runFile(c *inv, file val) {
 
 // entryPoint is what installers write as the start of a Python program: it
 // calls one function of one module, and nothing else.
-var entryPoint = regexp.MustCompile(`^#![^\n]*python[^\n]*\n(?:# -\*- coding: utf-8 -\*-\n)?(?:import re\n)?import sys\n+from ([\w.]+) import (\w+)\n+` +
-	`if __name__ == ['"]__main__['"]:\n(?:    sys\.argv\[0\] = re\.sub\(r'[^'\n]*', '', sys\.argv\[0\]\)\n)?    sys\.exit\((\w+)\(\)\)\n?$`)
+var entryPoint = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^#![^\n]*python[^\n]*\n(?:# -\*- coding: utf-8 -\*-\n)?(?:import re\n)?import sys\n+from ([\w.]+) import (\w+)\n+` +
+		`if __name__ == ['"]__main__['"]:\n(?:    sys\.argv\[0\] = re\.sub\(r'[^'\n]*', '', sys\.argv\[0\]\)\n)?    sys\.exit\((\w+)\(\)\)\n?$`)
+})
 
 // startsOwnModule: the script is the start of the program that it is named
 // after, so that its operands say what it does, as they do outside of a
 // virtual environment.
 func startsOwnModule(body, name string) bool {
-	m := entryPoint.FindStringSubmatch(body)
+	m := entryPoint().FindStringSubmatch(body)
 	if m == nil || m[2] != m[3] {
 		return false
 	}

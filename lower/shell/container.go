@@ -3,6 +3,7 @@ package shell
 import (
 	"path"
 	"strings"
+	"sync"
 
 	"github.com/cordon-sandbox/cordon"
 )
@@ -106,7 +107,7 @@ func (w *walker) dockerOptions(c *inv, sub string, args []val) {
 		}
 		name, value, eq := strings.Cut(s, "=")
 		v := val{s: value, data: args[i].data}
-		takes := dockerTakes[name]
+		takes := dockerTakes()[name]
 		if len(s) > 2 && s[1] != '-' && !eq && (s[1] == 'v' || s[1] == 'e' || s[1] == 'p' || s[1] == 'u' || s[1] == 'w') {
 			name, v.s, takes, eq = s[:2], s[2:], true, true
 		}
@@ -139,14 +140,16 @@ func (w *walker) registry(image val, data []string) {
 	w.connect(val{s: image.s[:i]}, "https", data, len(data) > 0)
 }
 
-var dockerTakes = map[string]bool{
-	"-v": true, "--volume": true, "--mount": true, "-e": true, "--env": true, "--env-file": true, "-p": true, "--publish": true, "-w": true, "--workdir": true,
-	"-u": true, "--user": true, "--name": true, "--network": true, "--net": true, "--pid": true, "--ipc": true, "--uts": true, "--userns": true, "--cap-add": true,
-	"--cap-drop": true, "--device": true, "--security-opt": true, "--entrypoint": true, "-h": true, "--hostname": true, "-m": true, "--memory": true, "--cpus": true,
-	"--label": true, "-l": true, "--add-host": true, "--dns": true, "--restart": true, "--platform": true, "--gpus": true, "--ulimit": true, "--tmpfs": true,
-	"-f": true, "--file": true, "-t": true, "--tag": true, "--build-arg": true, "--target": true, "--cache-from": true, "--secret": true, "--ssh": true, "-o": true, "--output": true,
-	"--cgroupns": true, "--volumes-from": true, "--runtime": true, "--shm-size": true, "--pull": true, "--log-driver": true, "--cidfile": true, "--expose": true, "--cgroup-parent": true,
-}
+var dockerTakes = sync.OnceValue(func() map[string]bool {
+	return map[string]bool{
+		"-v": true, "--volume": true, "--mount": true, "-e": true, "--env": true, "--env-file": true, "-p": true, "--publish": true, "-w": true, "--workdir": true,
+		"-u": true, "--user": true, "--name": true, "--network": true, "--net": true, "--pid": true, "--ipc": true, "--uts": true, "--userns": true, "--cap-add": true,
+		"--cap-drop": true, "--device": true, "--security-opt": true, "--entrypoint": true, "-h": true, "--hostname": true, "-m": true, "--memory": true, "--cpus": true,
+		"--label": true, "-l": true, "--add-host": true, "--dns": true, "--restart": true, "--platform": true, "--gpus": true, "--ulimit": true, "--tmpfs": true,
+		"-f": true, "--file": true, "-t": true, "--tag": true, "--build-arg": true, "--target": true, "--cache-from": true, "--secret": true, "--ssh": true, "-o": true, "--output": true,
+		"--cgroupns": true, "--volumes-from": true, "--runtime": true, "--shm-size": true, "--pull": true, "--log-driver": true, "--cidfile": true, "--expose": true, "--cgroup-parent": true,
+	}
+})
 
 func (w *walker) dockerOption(sub, name string, v val) {
 	priv := func(t string) {
@@ -358,10 +361,12 @@ func (w *walker) kubeText(c *inv) {
 	}
 }
 
-var kubeGrave = map[string]bool{"ns": true, "namespace": true, "namespaces": true, "node": true, "nodes": true, "no": true, "pv": true, "persistentvolume": true,
-	"persistentvolumes": true, "pvc": true, "persistentvolumeclaim": true, "persistentvolumeclaims": true, "crd": true, "crds": true, "customresourcedefinition": true,
-	"customresourcedefinitions": true, "clusterrole": true, "clusterrolebinding": true, "all": true, "sts": true, "statefulset": true, "statefulsets": true,
-	"secret": true, "secrets": true, "deploy": false, "storageclass": true}
+var kubeGrave = sync.OnceValue(func() map[string]bool {
+	return map[string]bool{"ns": true, "namespace": true, "namespaces": true, "node": true, "nodes": true, "no": true, "pv": true, "persistentvolume": true,
+		"persistentvolumes": true, "pvc": true, "persistentvolumeclaim": true, "persistentvolumeclaims": true, "crd": true, "crds": true, "customresourcedefinition": true,
+		"customresourcedefinitions": true, "clusterrole": true, "clusterrolebinding": true, "all": true, "sts": true, "statefulset": true, "statefulsets": true,
+		"secret": true, "secrets": true, "deploy": false, "storageclass": true}
+})
 
 func (w *walker) kubeDelete(c *inv) {
 	grave := c.has("--all", "-A", "--all-namespaces")
@@ -370,7 +375,7 @@ func (w *walker) kubeDelete(c *inv) {
 		kinds, _, named := strings.Cut(v.s, "/")
 		if i == 0 || named {
 			for _, k := range strings.Split(kinds, ",") {
-				if kubeGrave[strings.ToLower(k)] {
+				if kubeGrave()[strings.ToLower(k)] {
 					grave = true
 				}
 			}

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"strings"
+	"sync"
 
 	"github.com/cordon-sandbox/cordon"
 )
@@ -42,28 +43,32 @@ func (w *walker) promptText(name string, v val) {
 }
 
 // shellVars hold commands that programs hand to a shell.
-var shellVars = map[string]bool{
-	"PAGER": true, "MANPAGER": true, "GIT_PAGER": true, "EDITOR": true, "VISUAL": true, "GIT_EDITOR": true, "GIT_SEQUENCE_EDITOR": true,
-	"GIT_SSH_COMMAND": true, "GIT_SSH": true, "GIT_EXTERNAL_DIFF": true, "GIT_ASKPASS": true, "SSH_ASKPASS": true, "SUDO_ASKPASS": true,
-	"GIT_PROXY_COMMAND": true, "BROWSER": true, "SVN_EDITOR": true, "HGEDITOR": true, "FCEDIT": true,
-	"RSYNC_RSH": true, "CVS_RSH": true, "BAT_PAGER": true, "SYSTEMD_PAGER": true, "AWS_PAGER": true, "GH_PAGER": true, "GH_EDITOR": true,
-	"KUBE_EDITOR": true, "PSQL_EDITOR": true, "PSQL_PAGER": true, "DELTA_PAGER": true, "LESSOPEN": true, "LESSCLOSE": true,
-	"MAKEFLAGS": false, "TAR_OPTIONS": false, "RUSTC_WRAPPER": true, "RUSTC": true, "CC": true, "CXX": true, "GIT_TEMPLATE_DIR": false,
-	"CARGO_BUILD_RUSTC_WRAPPER": true, "RUSTC_WORKSPACE_WRAPPER": true, "MAILCAP": false, "TEXEDIT": true, "PERLDOC_PAGER": true,
-	"GOFLAGS": false, "XDG_CONFIG_HOME": false, "NPM_CONFIG_SCRIPT_SHELL": true, "npm_config_script_shell": true, "GIT_CONFIG": false,
-}
+var shellVars = sync.OnceValue(func() map[string]bool {
+	return map[string]bool{
+		"PAGER": true, "MANPAGER": true, "GIT_PAGER": true, "EDITOR": true, "VISUAL": true, "GIT_EDITOR": true, "GIT_SEQUENCE_EDITOR": true,
+		"GIT_SSH_COMMAND": true, "GIT_SSH": true, "GIT_EXTERNAL_DIFF": true, "GIT_ASKPASS": true, "SSH_ASKPASS": true, "SUDO_ASKPASS": true,
+		"GIT_PROXY_COMMAND": true, "BROWSER": true, "SVN_EDITOR": true, "HGEDITOR": true, "FCEDIT": true,
+		"RSYNC_RSH": true, "CVS_RSH": true, "BAT_PAGER": true, "SYSTEMD_PAGER": true, "AWS_PAGER": true, "GH_PAGER": true, "GH_EDITOR": true,
+		"KUBE_EDITOR": true, "PSQL_EDITOR": true, "PSQL_PAGER": true, "DELTA_PAGER": true, "LESSOPEN": true, "LESSCLOSE": true,
+		"MAKEFLAGS": false, "TAR_OPTIONS": false, "RUSTC_WRAPPER": true, "RUSTC": true, "CC": true, "CXX": true, "GIT_TEMPLATE_DIR": false,
+		"CARGO_BUILD_RUSTC_WRAPPER": true, "RUSTC_WORKSPACE_WRAPPER": true, "MAILCAP": false, "TEXEDIT": true, "PERLDOC_PAGER": true,
+		"GOFLAGS": false, "XDG_CONFIG_HOME": false, "NPM_CONFIG_SCRIPT_SHELL": true, "npm_config_script_shell": true, "GIT_CONFIG": false,
+	}
+})
 
 // indexVars point package managers at another server.
-var indexVars = map[string]bool{
-	"GOPROXY": true, "PIP_INDEX_URL": true, "PIP_EXTRA_INDEX_URL": true, "PIP_FIND_LINKS": true, "UV_INDEX_URL": true, "UV_DEFAULT_INDEX": true, "UV_INDEX": true,
-	"UV_EXTRA_INDEX_URL": true, "NPM_CONFIG_REGISTRY": true, "npm_config_registry": true, "YARN_REGISTRY": true,
-	"YARN_NPM_REGISTRY_SERVER": true, "BUNDLE_MIRROR__ALL": true, "RUBYGEMS_HOST": true, "GEM_HOST": true, "TWINE_REPOSITORY_URL": true,
-	"CARGO_REGISTRIES_CRATES_IO_INDEX": true, "CARGO_REGISTRY_INDEX": true, "GONOSUMDB": false, "HEX_MIRROR": true, "COMPOSER_REPO_PACKAGIST": true,
-	"HTTP_PROXY": true, "HTTPS_PROXY": true, "ALL_PROXY": true, "http_proxy": true, "https_proxy": true, "all_proxy": true, "ftp_proxy": true,
-	"DOCKER_HOST": true, "PIP_PROXY": true, "NPM_CONFIG_PROXY": true, "npm_config_proxy": true, "npm_config_https_proxy": true,
-	"AWS_ENDPOINT_URL": true, "CONDA_CHANNEL_ALIAS": true, "NODE_MIRROR": true, "NVM_NODEJS_ORG_MIRROR": true, "HF_ENDPOINT": true,
-	"RUSTUP_DIST_SERVER": true, "RUSTUP_UPDATE_ROOT": true, "FLIT_INDEX_URL": true, "POETRY_REPOSITORIES_X_URL": true,
-}
+var indexVars = sync.OnceValue(func() map[string]bool {
+	return map[string]bool{
+		"GOPROXY": true, "PIP_INDEX_URL": true, "PIP_EXTRA_INDEX_URL": true, "PIP_FIND_LINKS": true, "UV_INDEX_URL": true, "UV_DEFAULT_INDEX": true, "UV_INDEX": true,
+		"UV_EXTRA_INDEX_URL": true, "NPM_CONFIG_REGISTRY": true, "npm_config_registry": true, "YARN_REGISTRY": true,
+		"YARN_NPM_REGISTRY_SERVER": true, "BUNDLE_MIRROR__ALL": true, "RUBYGEMS_HOST": true, "GEM_HOST": true, "TWINE_REPOSITORY_URL": true,
+		"CARGO_REGISTRIES_CRATES_IO_INDEX": true, "CARGO_REGISTRY_INDEX": true, "GONOSUMDB": false, "HEX_MIRROR": true, "COMPOSER_REPO_PACKAGIST": true,
+		"HTTP_PROXY": true, "HTTPS_PROXY": true, "ALL_PROXY": true, "http_proxy": true, "https_proxy": true, "all_proxy": true, "ftp_proxy": true,
+		"DOCKER_HOST": true, "PIP_PROXY": true, "NPM_CONFIG_PROXY": true, "npm_config_proxy": true, "npm_config_https_proxy": true,
+		"AWS_ENDPOINT_URL": true, "CONDA_CHANNEL_ALIAS": true, "NODE_MIRROR": true, "NVM_NODEJS_ORG_MIRROR": true, "HF_ENDPOINT": true,
+		"RUSTUP_DIST_SERVER": true, "RUSTUP_UPDATE_ROOT": true, "FLIT_INDEX_URL": true, "POETRY_REPOSITORIES_X_URL": true,
+	}
+})
 
 // envPoison reacts to a variable in the environment of programs: one whose
 // value runs code or points elsewhere is reported, ordinary values are not.
@@ -76,11 +81,11 @@ func (w *walker) envPoison(name string, v val) {
 		w.promptText(name, v)
 		return
 	}
-	if runs, ok := shellVars[name]; ok && runs {
+	if runs, ok := shellVars()[name]; ok && runs {
 		w.shellVar(name, v)
 		return
 	}
-	if indexVars[name] {
+	if indexVars()[name] {
 		w.indexVar(name, v)
 		return
 	}

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"strings"
+	"sync"
 
 	"github.com/cordon-sandbox/cordon"
 )
@@ -159,52 +160,54 @@ func handleGit(w *walker, c *inv) {
 }
 
 // gitTakes are options of git sub-commands that take the next word.
-var gitTakes = map[string]string{
-	"clone":         "-b --branch -o --origin --depth -c --config -u --upload-pack --reference --template --separate-git-dir -j --jobs --filter --shallow-since --server-option --bundle-uri",
-	"commit":        "-m --message -F --file -C -c --author --date --fixup --squash -t --template --reuse-message --reedit-message --trailer --cleanup --pathspec-from-file",
-	"push":          "-o --push-option --repo --receive-pack --exec",
-	"fetch":         "--depth --upload-pack -j --jobs --refmap -o --server-option --negotiation-tip --shallow-since",
-	"pull":          "--depth --upload-pack -s --strategy -X --strategy-option -j --jobs",
-	"rebase":        "-x --exec --onto -s --strategy -X -C --whitespace",
-	"log":           "-n --max-count --format --since --until --author --grep -S -G -L --output --after --before",
-	"diff":          "-O --output -S -G -U",
-	"show":          "--output --format",
-	"archive":       "-o --output --remote --exec --prefix --format --add-file",
-	"tag":           "-m -F --file -u --sort --format -n",
-	"bisect":        "",
-	"grep":          "-e -f -O --max-depth -A -B -C -m --threads",
-	"worktree":      "-b -B --reason",
-	"checkout":      "-b -B --orphan --pathspec-from-file",
-	"switch":        "-c -C --orphan --create",
-	"config":        "-f --file --blob --type --default --get-color --comment --value --url",
-	"submodule":     "-b --name --reference --depth -j",
-	"apply":         "-p --directory --exclude --include -C --whitespace",
-	"am":            "-p --directory --exclude --include -C -S",
-	"init":          "--template --separate-git-dir -b --initial-branch --object-format --ref-format",
-	"format-patch":  "-o --output-directory --start-number --subject-prefix --to --cc --suffix --signature-file --signature",
-	"blame":         "-L -S --contents --ignore-rev --ignore-revs-file --since",
-	"merge":         "-m -s -X -F --file --into-name",
-	"notes":         "-m -F -C -c --ref",
-	"stash":         "-m --message --pathspec-from-file",
-	"difftool":      "-t --tool -x --extcmd",
-	"filter-branch": "--env-filter --tree-filter --index-filter --parent-filter --msg-filter --commit-filter --tag-name-filter --subdirectory-filter -d --original --setup",
-	"hash-object":   "-t --path",
-	"send-email":    "--to --cc --bcc --from --smtp-server --smtp-server-port --smtp-user --smtp-pass --sendmail-cmd --subject --compose --in-reply-to",
-	"ls-remote":     "--upload-pack --exec -o --server-option --sort",
-	"clean":         "-e --exclude",
-	"cat-file":      "--batch-command",
-	"reset":         "--pathspec-from-file",
-	"bundle":        "",
-	"mergetool":     "-t --tool",
-	"fast-export":   "--export-marks --import-marks",
-	"fast-import":   "--export-marks --import-marks",
-	"range-diff":    "",
-	"shortlog":      "",
-	"maintenance":   "--task --schedule --scheduler",
-	"rm":            "--pathspec-from-file",
-	"svn":           "",
-	"instaweb":      "-d --httpd -p --port -b --browser -m --module-path",
-}
+var gitTakes = sync.OnceValue(func() map[string]string {
+	return map[string]string{
+		"clone":         "-b --branch -o --origin --depth -c --config -u --upload-pack --reference --template --separate-git-dir -j --jobs --filter --shallow-since --server-option --bundle-uri",
+		"commit":        "-m --message -F --file -C -c --author --date --fixup --squash -t --template --reuse-message --reedit-message --trailer --cleanup --pathspec-from-file",
+		"push":          "-o --push-option --repo --receive-pack --exec",
+		"fetch":         "--depth --upload-pack -j --jobs --refmap -o --server-option --negotiation-tip --shallow-since",
+		"pull":          "--depth --upload-pack -s --strategy -X --strategy-option -j --jobs",
+		"rebase":        "-x --exec --onto -s --strategy -X -C --whitespace",
+		"log":           "-n --max-count --format --since --until --author --grep -S -G -L --output --after --before",
+		"diff":          "-O --output -S -G -U",
+		"show":          "--output --format",
+		"archive":       "-o --output --remote --exec --prefix --format --add-file",
+		"tag":           "-m -F --file -u --sort --format -n",
+		"bisect":        "",
+		"grep":          "-e -f -O --max-depth -A -B -C -m --threads",
+		"worktree":      "-b -B --reason",
+		"checkout":      "-b -B --orphan --pathspec-from-file",
+		"switch":        "-c -C --orphan --create",
+		"config":        "-f --file --blob --type --default --get-color --comment --value --url",
+		"submodule":     "-b --name --reference --depth -j",
+		"apply":         "-p --directory --exclude --include -C --whitespace",
+		"am":            "-p --directory --exclude --include -C -S",
+		"init":          "--template --separate-git-dir -b --initial-branch --object-format --ref-format",
+		"format-patch":  "-o --output-directory --start-number --subject-prefix --to --cc --suffix --signature-file --signature",
+		"blame":         "-L -S --contents --ignore-rev --ignore-revs-file --since",
+		"merge":         "-m -s -X -F --file --into-name",
+		"notes":         "-m -F -C -c --ref",
+		"stash":         "-m --message --pathspec-from-file",
+		"difftool":      "-t --tool -x --extcmd",
+		"filter-branch": "--env-filter --tree-filter --index-filter --parent-filter --msg-filter --commit-filter --tag-name-filter --subdirectory-filter -d --original --setup",
+		"hash-object":   "-t --path",
+		"send-email":    "--to --cc --bcc --from --smtp-server --smtp-server-port --smtp-user --smtp-pass --sendmail-cmd --subject --compose --in-reply-to",
+		"ls-remote":     "--upload-pack --exec -o --server-option --sort",
+		"clean":         "-e --exclude",
+		"cat-file":      "--batch-command",
+		"reset":         "--pathspec-from-file",
+		"bundle":        "",
+		"mergetool":     "-t --tool",
+		"fast-export":   "--export-marks --import-marks",
+		"fast-import":   "--export-marks --import-marks",
+		"range-diff":    "",
+		"shortlog":      "",
+		"maintenance":   "--task --schedule --scheduler",
+		"rm":            "--pathspec-from-file",
+		"svn":           "",
+		"instaweb":      "-d --httpd -p --port -b --browser -m --module-path",
+	}
+})
 
 // gitArgs sorts a sub-command's words.
 type gitArgs struct {
@@ -226,7 +229,7 @@ func (g *gitArgs) has(names ...string) bool {
 
 func parseGit(sub string, args []val) gitArgs {
 	var g gitArgs
-	takes := strings.Fields(gitTakes[sub])
+	takes := strings.Fields(gitTakes()[sub])
 	for i := 0; i < len(args); i++ {
 		s := args[i].s
 		switch {

@@ -41,7 +41,7 @@ func (s *stmt) setConfig(i int) {
 	switch {
 	case !ok:
 		s.opaque("a setting whose name is not constant is changed", "")
-	case hardSettings[strings.ToUpper(name)] || strings.EqualFold(name, "session_authorization"):
+	case hardSettings()[strings.ToUpper(name)] || strings.EqualFold(name, "session_authorization"):
 		s.admin("sql_security", "setting "+name)
 	}
 }
@@ -59,7 +59,7 @@ func (s *stmt) bareProcedure() {
 }
 
 func (s *stmt) procedure(name string, next int) {
-	s.invoke(calls[strings.ToUpper(name)], strings.ToLower(name), next)
+	s.invoke(calls()[strings.ToUpper(name)], strings.ToLower(name), next)
 }
 
 // invoke judges a call whose arguments start at token i.

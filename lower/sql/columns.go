@@ -1,6 +1,9 @@
 package sql
 
-import "strings"
+import (
+	"strings"
+	"sync"
+)
 
 // class is what a column's name says about what it may hold.
 type class struct {
@@ -13,12 +16,18 @@ type class struct {
 	textual  bool // a word, not a number
 }
 
-var ownKeys = words("ID PK UID UUID GUID OID ROWID _ROWID_ CTID TABLEOID XMIN *")
+var ownKeys = sync.OnceValue(func() map[string]bool {
+	return words("ID PK UID UUID GUID OID ROWID _ROWID_ CTID TABLEOID XMIN *")
+})
 
-var textNames = words("NAME USERNAME LOGIN TITLE FIRST_NAME LAST_NAME FULL_NAME FIRSTNAME LASTNAME CITY COUNTRY EMAIL MAIL PASSWORD PASSWORD_HASH SLUG URL ADDRESS")
+var textNames = sync.OnceValue(func() map[string]bool {
+	return words("NAME USERNAME LOGIN TITLE FIRST_NAME LAST_NAME FULL_NAME FIRSTNAME LASTNAME CITY COUNTRY EMAIL MAIL PASSWORD PASSWORD_HASH SLUG URL ADDRESS")
+})
 
 // nullables are parts of the names of columns that are NULL in many rows.
-var booleanNames = words("ACTIVE ENABLED DELETED DISABLED VERIFIED ADMIN ARCHIVED PUBLISHED VISIBLE LOCKED HIDDEN BANNED PROCESSED DONE COMPLETED PAID OPEN CLOSED READ SEEN")
+var booleanNames = sync.OnceValue(func() map[string]bool {
+	return words("ACTIVE ENABLED DELETED DISABLED VERIFIED ADMIN ARCHIVED PUBLISHED VISIBLE LOCKED HIDDEN BANNED PROCESSED DONE COMPLETED PAID OPEN CLOSED READ SEEN")
+})
 
 var nullables = []string{"delet", "archiv", "expir", "cancel", "clos", "complet", "finish", "end", "parent", "prev", "next", "error", "fail", "reset", "lock", "paid", "ship", "deliver", "publish", "verif", "confirm", "revok", "read", "sent", "process", "manager", "assign", "reason", "note", "comment", "reply", "merged", "replac", "temp", "tmp", "token", "approv", "reject", "suspend", "disabl", "ban", "last_", "invalid", "retir", "used", "obsolet", "supersed", "left", "resolv"}
 
@@ -28,7 +37,7 @@ var pastNames = []string{"creat", "insert", "added", "updat", "modif", "register
 // table's own key would have by convention.
 func classOf(column, own string) class {
 	up := strings.ToUpper(column)
-	if ownKeys[up] || own != "" && up == own {
+	if ownKeys()[up] || own != "" && up == own {
 		return class{own: true, key: true}
 	}
 	low := strings.ToLower(column)
@@ -36,8 +45,8 @@ func classOf(column, own string) class {
 		key:     strings.HasSuffix(low, "_id") || strings.HasSuffix(column, "Id") || strings.HasSuffix(column, "ID") || strings.HasSuffix(low, "_uuid"),
 		past:    holds(low, pastNames) || low == "ts" || low == "time",
 		email:   strings.Contains(low, "mail"),
-		boolean: booleanNames[up] || strings.HasPrefix(low, "is_") || strings.HasPrefix(low, "has_") || strings.HasPrefix(column, "Is") && len(column) > 2 && column[2] >= 'A' && column[2] <= 'Z',
-		textual: textNames[up],
+		boolean: booleanNames()[up] || strings.HasPrefix(low, "is_") || strings.HasPrefix(low, "has_") || strings.HasPrefix(column, "Is") && len(column) > 2 && column[2] >= 'A' && column[2] <= 'Z',
+		textual: textNames()[up],
 	}
 	c.nullable = !c.past && holds(low, nullables)
 	return c

@@ -4,6 +4,7 @@ import (
 	"math"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -292,7 +293,7 @@ func clip(s string) string { return s[:min(len(s), maxText)] }
 // expression compiles the constant pattern of a matching operator; nil where
 // it is none, or not one that can be told.
 func expression(op, s string) *regexp.Regexp {
-	if len(s) > maxText || repeats.MatchString(s) {
+	if len(s) > maxText || repeats().MatchString(s) {
 		return nil
 	}
 	switch op {
@@ -313,7 +314,9 @@ func expression(op, s string) *regexp.Regexp {
 }
 
 // repeats finds counted repetitions, which are dear to compile.
-var repeats = regexp.MustCompile(`\{\d{2,}|\{\d,\d{2,}|\}\s*\{|\}\)+\{`)
+var repeats = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\{\d{2,}|\{\d,\d{2,}|\}\s*\{|\}\)+\{`)
+})
 
 // like matches s against a pattern of wildcards; a backslash takes the next
 // byte as it is.
@@ -486,7 +489,7 @@ func (r *row) query(n *node) value {
 func spanOf(v value, unit string) value {
 	switch {
 	case unit != "":
-		return value{kind: spanValue, n: v.number() * units[strings.TrimSuffix(unit, "S")]}
+		return value{kind: spanValue, n: v.number() * units()[strings.TrimSuffix(unit, "S")]}
 	case v.kind == textValue:
 		return value{kind: spanValue, n: span(v.s)}
 	}

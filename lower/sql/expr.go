@@ -593,7 +593,7 @@ func (p *parser) named() *node {
 		p.i++
 		return p.call(strings.ToUpper(last))
 	}
-	if t.kind == word && niladic[strings.ToUpper(last)] != nil {
+	if t.kind == word && niladic()[strings.ToUpper(last)] != nil {
 		return p.node(node{kind: nodeCall, text: strings.ToUpper(last)})
 	}
 	return p.column(qualifier, last)
@@ -643,7 +643,7 @@ func (p *parser) array() *node {
 func (p *parser) interval() *node {
 	kid := p.unary()
 	n := node{kind: nodeInterval, kids: []*node{kid}}
-	if _, ok := units[strings.TrimSuffix(p.peek().up(), "S")]; ok && p.peek().kind == word {
+	if _, ok := units()[strings.TrimSuffix(p.peek().up(), "S")]; ok && p.peek().kind == word {
 		n.text = p.peek().up()
 		p.i++
 	}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -20,11 +21,11 @@ func (r *row) call(n *node) value {
 		a[i] = r.value(k)
 		varies = varies || a[i].kind == anyValue || k.kind != nodeConst && k.kind != nodeFree && k.kind != nodeCall
 	}
-	if f := functions[n.text]; f != nil && len(a) > 0 {
+	if f := functions()[n.text]; f != nil && len(a) > 0 {
 		if v, ok := f(r, n, a); ok {
 			return v
 		}
-	} else if f := niladic[n.text]; f != nil {
+	} else if f := niladic()[n.text]; f != nil {
 		return f(r)
 	}
 	if n.text == "COUNT" {
@@ -38,22 +39,26 @@ func (r *row) call(n *node) value {
 
 // niladic are the functions that stand without arguments, and most of them
 // without parentheses.
-var niladic = map[string]func(r *row) value{
-	"NOW": present, "CURRENT_DATE": present, "CURRENT_TIMESTAMP": present, "LOCALTIMESTAMP": present, "SYSDATE": present, "GETDATE": present,
-	"GETUTCDATE": present, "SYSDATETIME": present, "CLOCK_TIMESTAMP": present, "STATEMENT_TIMESTAMP": present, "TRANSACTION_TIMESTAMP": present,
-	"UTC_TIMESTAMP": present, "CURDATE": present, "SYSTIMESTAMP": present, "CURRENT_TIME": present, "LOCALTIME": present, "SYSUTCDATETIME": present,
-	"PI":           func(*row) value { return numberOf(math.Pi) },
-	"CURRENT_USER": session, "SESSION_USER": session, "SYSTEM_USER": session, "CURRENT_ROLE": session,
-}
+var niladic = sync.OnceValue(func() map[string]func(r *row) value {
+	return map[string]func(r *row) value{
+		"NOW": present, "CURRENT_DATE": present, "CURRENT_TIMESTAMP": present, "LOCALTIMESTAMP": present, "SYSDATE": present, "GETDATE": present,
+		"GETUTCDATE": present, "SYSDATETIME": present, "CLOCK_TIMESTAMP": present, "STATEMENT_TIMESTAMP": present, "TRANSACTION_TIMESTAMP": present,
+		"UTC_TIMESTAMP": present, "CURDATE": present, "SYSTIMESTAMP": present, "CURRENT_TIME": present, "LOCALTIME": present, "SYSUTCDATETIME": present,
+		"PI":           func(*row) value { return numberOf(math.Pi) },
+		"CURRENT_USER": session, "SESSION_USER": session, "SYSTEM_USER": session, "CURRENT_ROLE": session,
+	}
+})
 
 func present(r *row) value { return value{kind: momentValue, n: r.now} }
 func session(*row) value   { return value{kind: freeValue, key: 1} }
 
-var functions map[string]function
+var functions func() map[string]function
 
-func init() {
+func init() { functions = sync.OnceValue(newFunctions) } // some of them use it
+
+func newFunctions() map[string]function {
 	same := func(_ *row, _ *node, a []value) (value, bool) { return a[0], true }
-	functions = map[string]function{
+	return map[string]function{
 		"LENGTH": length, "CHAR_LENGTH": length, "CHARACTER_LENGTH": length, "LEN": length, "OCTET_LENGTH": length, "DATALENGTH": length, "BIT_LENGTH": length,
 		"ABS": math1(math.Abs), "SIGN": math1(sign), "FLOOR": math1(math.Floor), "CEIL": math1(math.Ceil), "CEILING": math1(math.Ceil), "ROUND": math1(math.Round),
 		"SQRT": math1(math.Sqrt), "EXP": math1(math.Exp), "TRUNC": math1(math.Trunc), "MOD": modulo, "POWER": power, "POW": power,
@@ -319,7 +324,7 @@ func dateAdd(_ *row, n *node, a []value) (value, bool) {
 	}
 	unit := strings.ToUpper(n.kids[0].text)
 	unit = unit[strings.LastIndexByte(unit, '.')+1:]
-	u, ok := units[strings.TrimSuffix(unit, "S")]
+	u, ok := units()[strings.TrimSuffix(unit, "S")]
 	if !ok {
 		u = 86400
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
@@ -225,7 +226,9 @@ func invisible(r rune) bool {
 
 // clientCommands are those of mysql, sqlcmd and SQL*Plus that stand for a
 // line of their own where a statement would begin.
-var clientCommands = words("DELIMITER SOURCE SYSTEM PAGER TEE EDIT HOST SPOOL")
+var clientCommands = sync.OnceValue(func() map[string]bool {
+	return words("DELIMITER SOURCE SYSTEM PAGER TEE EDIT HOST SPOOL")
+})
 
 func (l *lexer) clientCommand(c byte) bool {
 	if n := len(l.out); n > 0 && l.out[n-1].kind != meta && !l.out[n-1].sym(";") {
@@ -252,7 +255,7 @@ func (l *lexer) clientCommand(c byte) bool {
 	if end <= 9 {
 		operand := strings.TrimLeft(rest[end:min(len(rest), end+80)], " \t")
 		path := operand != "" && (operand[0] == '/' || operand[0] == '.') && !strings.HasPrefix(operand, "/*")
-		return clientCommands[strings.ToUpper(rest[:end])] || path && strings.EqualFold(rest[:end], "START")
+		return clientCommands()[strings.ToUpper(rest[:end])] || path && strings.EqualFold(rest[:end], "START")
 	}
 	return false
 }

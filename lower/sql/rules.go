@@ -3,13 +3,14 @@ package sql
 import (
 	"net/url"
 	"strings"
+	"sync"
 
 	"github.com/cordon-sandbox/cordon"
 )
 
 func drop(s *stmt, i int) {
 	next := s.tok(i + 1)
-	if next.kind == word && guarded[next.up()] {
+	if next.kind == word && guarded()[next.up()] {
 		op := "sql_security"
 		if next.is("ROLE", "USER", "LOGIN", "GROUP") {
 			op = "sql_role"
@@ -21,7 +22,7 @@ func drop(s *stmt, i int) {
 		return // ALTER TABLE … DROP …, judged by alter
 	}
 	for j := i + 1; j < i+4; j++ {
-		if d, ok := droppable[s.tok(j).up()]; ok && s.tok(j).kind == word {
+		if d, ok := droppable()[s.tok(j).up()]; ok && s.tok(j).kind == word {
 			k := s.skip(j+1, "TABLE", "VIEW", "WRAPPER", "CONCURRENTLY", "IF", "EXISTS", "BY")
 			_, whole, _ := s.name(k)
 			s.destroy(d.op, whole, d.doubtful)
@@ -181,7 +182,7 @@ func insert(s *stmt, i int) {
 func (s *stmt) system(table string) {
 	t := strings.ToLower(table)
 	last := t[strings.LastIndexByte(t, '.')+1:]
-	if systemTables[t] || systemTables[last] || strings.HasPrefix(t, "pg_catalog.") || strings.HasPrefix(t, "mysql.") {
+	if systemTables()[t] || systemTables()[last] || strings.HasPrefix(t, "pg_catalog.") || strings.HasPrefix(t, "mysql.") {
 		s.admin("sql_security", "change of "+t)
 	}
 }
@@ -335,7 +336,7 @@ func create(s *stmt, i int) {
 		s.admin("sql_security", "create "+strings.ToLower(what.up()))
 	case what.is("EXTENSION"):
 		_, ext, _ := s.name(s.skip(j+1, "IF", "NOT", "EXISTS"))
-		if hostileExtensions[strings.ToLower(ext)] {
+		if hostileExtensions()[strings.ToLower(ext)] {
 			s.opaque("extension "+ext+" reaches outside the database", "")
 		}
 	case what.is("LANGUAGE"):
@@ -444,7 +445,9 @@ func reassign(s *stmt, i int) {
 }
 
 // hardSettings are those that take a protection away or run something.
-var hardSettings = words("ROLE ROW_SECURITY SESSION_REPLICATION_ROLE SESSION_PRELOAD_LIBRARIES LOCAL_PRELOAD_LIBRARIES SHARED_PRELOAD_LIBRARIES DYNAMIC_LIBRARY_PATH SQL_LOG_BIN GENERAL_LOG GENERAL_LOG_FILE LOG_STATEMENT IS_SUPERUSER LO_COMPAT_PRIVILEGES ALLOW_SYSTEM_TABLE_MODS IGNORE_SYSTEM_INDEXES ZERO_DAMAGED_PAGES CHECK_FUNCTION_BODIES_OFF ARCHIVE_COMMAND SECURE_FILE_PRIV LOCAL_INFILE PASSWORD LOG_BIN_TRUST_FUNCTION_CREATORS INIT_CONNECT SLOW_QUERY_LOG_FILE TRUSTWORTHY")
+var hardSettings = sync.OnceValue(func() map[string]bool {
+	return words("ROLE ROW_SECURITY SESSION_REPLICATION_ROLE SESSION_PRELOAD_LIBRARIES LOCAL_PRELOAD_LIBRARIES SHARED_PRELOAD_LIBRARIES DYNAMIC_LIBRARY_PATH SQL_LOG_BIN GENERAL_LOG GENERAL_LOG_FILE LOG_STATEMENT IS_SUPERUSER LO_COMPAT_PRIVILEGES ALLOW_SYSTEM_TABLE_MODS IGNORE_SYSTEM_INDEXES ZERO_DAMAGED_PAGES CHECK_FUNCTION_BODIES_OFF ARCHIVE_COMMAND SECURE_FILE_PRIV LOCAL_INFILE PASSWORD LOG_BIN_TRUST_FUNCTION_CREATORS INIT_CONNECT SLOW_QUERY_LOG_FILE TRUSTWORTHY")
+})
 
 func set(s *stmt, i int) {
 	if !s.starts(i) {
@@ -464,7 +467,7 @@ func set(s *stmt, i int) {
 		s.admin("sql_security", "the way strings are quoted")
 	case strings.HasSuffix(setting, "TRANSACTION_READ_ONLY") && s.tok(j+2).is("OFF", "FALSE", "NO", "DEFAULT") || setting == "CHARACTERISTICS" && s.has("WRITE"):
 		s.admin("sql_security", "a session that only reads is let write")
-	case hardSettings[setting] && t.kind != text:
+	case hardSettings()[setting] && t.kind != text:
 		s.admin("sql_security", "setting "+strings.ToLower(setting))
 	case s.tok(i+1).is("SESSION") && t.is("AUTHORIZATION"):
 		s.admin("sql_role", "session authorization")

@@ -4,6 +4,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -180,10 +181,12 @@ func namedMoment(s string) (seconds float64, ok bool) {
 }
 
 // units are spans of time in seconds.
-var units = map[string]float64{
-	"MICROSECOND": 1e-6, "MILLISECOND": 1e-3, "SECOND": 1, "SEC": 1, "MINUTE": 60, "MIN": 60, "HOUR": 3600, "DAY": 86400, "WEEK": 604800,
-	"MONTH": 2629800, "MON": 2629800, "QUARTER": 7889400, "YEAR": 31557600, "DECADE": 315576000, "CENTURY": 3155760000,
-}
+var units = sync.OnceValue(func() map[string]float64 {
+	return map[string]float64{
+		"MICROSECOND": 1e-6, "MILLISECOND": 1e-3, "SECOND": 1, "SEC": 1, "MINUTE": 60, "MIN": 60, "HOUR": 3600, "DAY": 86400, "WEEK": 604800,
+		"MONTH": 2629800, "MON": 2629800, "QUARTER": 7889400, "YEAR": 31557600, "DECADE": 315576000, "CENTURY": 3155760000,
+	}
+})
 
 // span reads "3 days 2 hours", "-30 days", "01:00:00".
 func span(s string) float64 {
@@ -193,7 +196,7 @@ func span(s string) float64 {
 	}
 	total, last := 0.0, 0.0
 	for _, f := range fields {
-		if u, ok := units[strings.TrimSuffix(f, "S")]; ok {
+		if u, ok := units()[strings.TrimSuffix(f, "S")]; ok {
 			total += last * u
 			last = 0
 			continue

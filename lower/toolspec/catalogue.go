@@ -1,21 +1,18 @@
 package toolspec
 
 import (
-	"embed"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strings"
-	"sync"
 )
-
-//go:embed data/*.yaml
-var data embed.FS
 
 // Catalogue finds the spec of a tool by its name. It is immutable and safe
 // for concurrent use.
 type Catalogue struct {
+	// tools go before those that ship with Cordon, which count where shipped
+	// is set.
 	tools    map[string]*named
+	shipped  bool
 	patterns []pattern
 }
 
@@ -39,39 +36,44 @@ type pattern struct {
 	spec         *Spec
 }
 
-// Builtin returns the catalogue that ships with Cordon. It panics if the
-// embedded data is broken, which its tests exclude.
-func Builtin() *Catalogue { return builtin() }
+//go:generate go test -run ^TestTheShippedCatalogueIsThatOfItsFiles$ . -update
 
-var builtin = sync.OnceValue(func() *Catalogue {
-	c := &Catalogue{tools: make(map[string]*named, 512)}
-	files, err := fs.Glob(data, "data/*.yaml")
-	if err != nil {
-		panic(err)
+// Builtin returns the catalogue that ships with Cordon. It is read from the
+// files below data/ when Cordon is built, and costs nothing when it starts.
+func Builtin() *Catalogue { return &Catalogue{shipped: true} }
+
+// named is what is known of a normalised name, or nil.
+func (c *Catalogue) named(name []byte) *named {
+	if n := c.tools[string(name)]; n != nil || !c.shipped {
+		return n
 	}
-	for _, f := range files {
-		b, err := data.ReadFile(f)
-		if err != nil {
-			panic(err)
-		}
-		specs, err := Parse(b)
-		if err != nil {
-			panic(fmt.Errorf("%s: %w", f, err))
-		}
-		for i := range specs.list {
-			specs.list[i].source = f
-			c.add(&specs.list[i])
+	low, high := 0, len(shippedTools)
+	for low < high {
+		middle := int(uint(low+high) >> 1)
+		if shippedTools[middle].name < string(name) {
+			low = middle + 1
+		} else {
+			high = middle
 		}
 	}
-	return c
-})
+	if low < len(shippedTools) && shippedTools[low].name == string(name) {
+		return &shippedTools[low].named
+	}
+	return nil
+}
+
+// shippedTool is what ships with Cordon under a normalised name.
+type shippedTool struct {
+	name string
+	named
+}
 
 // With returns a catalogue that also holds the user's entries. An entry that
 // names a tool which is already known adds to it. An error says which entry
 // would weaken a known tool without saying so, or which of its inline tests
 // failed.
 func (c *Catalogue) With(e Entries) (*Catalogue, error) {
-	n := &Catalogue{tools: make(map[string]*named, len(c.tools)+len(e.list)), patterns: slices.Clone(c.patterns)}
+	n := &Catalogue{tools: make(map[string]*named, len(c.tools)+len(e.list)), shipped: c.shipped, patterns: slices.Clone(c.patterns)}
 	for k, v := range c.tools {
 		cp := *v
 		cp.servers = slices.Clone(v.servers)
@@ -138,8 +140,9 @@ func (p *pattern) matches(server, name string) bool {
 
 // weakens says what a user's spec would take from a known one.
 func weakens(old, s *Spec) error {
-	for arg, was := range old.args {
-		is, listed := s.args[arg]
+	for _, a := range old.args.all() {
+		arg, was := a.name, a.role
+		is, listed := s.args.of([]byte(arg))
 		if listed && is != was && was != Text && was != Infer && !(is == Write && (was == Read || was == List)) {
 			return fmt.Errorf("argument %q is %s in the known tool, and would become %s", arg, was, is)
 		}
@@ -168,13 +171,7 @@ func weakens(old, s *Spec) error {
 // overlay is a known spec with a user's changes.
 func overlay(old, s *Spec) *Spec {
 	n := *old
-	n.args = make(map[string]Role, len(old.args)+len(s.args))
-	for k, v := range old.args {
-		n.args[k] = v
-	}
-	for k, v := range s.args {
-		n.args[k] = v
-	}
+	n.args = old.args.over(s.args)
 	if s.explicit&hasGroup != 0 {
 		n.Group, n.PathRole = s.Group, s.PathRole
 	}
@@ -198,28 +195,6 @@ func overlay(old, s *Spec) *Spec {
 	return &n
 }
 
-// add enters a built-in spec. Specs of one name from several families are
-// merged: their arguments are told apart by name.
-func (c *Catalogue) add(s *Spec) {
-	for i, name := range s.names {
-		n, own := c.entry(name), s.as(i)
-		if len(s.servers) == 0 {
-			if n.plain == nil || len(n.plain.servers) > 0 {
-				n.plain = own
-			} else {
-				n.plain = merge(n.plain, own)
-			}
-			continue
-		}
-		for _, server := range s.servers {
-			n.servers = append(n.servers, served{server, own})
-		}
-		if n.plain == nil && !s.serverOnly {
-			n.plain = own.local()
-		}
-	}
-}
-
 // as is the spec under the i-th of its names.
 func (s *Spec) as(i int) *Spec {
 	n := *s
@@ -227,29 +202,16 @@ func (s *Spec) as(i int) *Spec {
 	return &n
 }
 
-// local is what a tool of a remote system is taken for where another server,
-// or none, is named: its paths may be paths here.
-func (s *Spec) local() *Spec {
-	if !s.Remote {
-		return s
-	}
-	n := *s
-	n.Remote, n.PathRole = false, inferredPathRole(s.Group)
-	n.args = make(map[string]Role, len(s.args))
-	for k, r := range s.args {
-		if h := InferArg(k); !h.Role.IsPath() && h.Role != URL {
-			n.args[k] = r
-		}
-	}
-	return &n
-}
-
 func (c *Catalogue) entry(name string) *named {
 	n := c.tools[name]
-	if n == nil {
-		n = &named{}
-		c.tools[name] = n
+	if n != nil {
+		return n
 	}
+	n = &named{}
+	if old := c.named([]byte(name)); old != nil {
+		n.plain, n.servers = old.plain, slices.Clone(old.servers)
+	}
+	c.tools[name] = n
 	return n
 }
 
@@ -261,32 +223,6 @@ func (c *Catalogue) put(server, name string, s *Spec) {
 	}
 	n.servers = slices.DeleteFunc(n.servers, func(v served) bool { return v.server == server })
 	n.servers = append(n.servers, served{server, s})
-}
-
-// merge is a plus what only b says of its arguments. It panics where they
-// contradict each other, which the test of the embedded data excludes.
-func merge(a, b *Spec) *Spec {
-	if a.Group != b.Group || a.Language != b.Language {
-		panic(fmt.Sprintf("toolspec: %s (%s) and %s (%s) disagree about group or language", a.Name, a.source, b.Name, b.source))
-	}
-	n := *a
-	n.args = make(map[string]Role, len(a.args)+len(b.args))
-	for k, v := range b.args {
-		n.args[k] = v
-	}
-	for k, v := range a.args {
-		if w, both := b.args[k]; both && w != v {
-			panic(fmt.Sprintf("toolspec: %s (%s) and %s (%s) disagree about argument %q", a.Name, a.source, b.Name, b.source, k))
-		}
-		n.args[k] = v
-	}
-	n.Irreversible = a.Irreversible || b.Irreversible
-	n.Outbound = a.Outbound || b.Outbound
-	n.bare = a.bare && b.bare
-	if n.Root == Infer {
-		n.Root = b.Root
-	}
-	return &n
 }
 
 // Lookup returns the facts of a tool and its spec. A tool that is not known
@@ -369,7 +305,7 @@ func (c *Catalogue) underscored(rest string) *Spec {
 func (c *Catalogue) find(server, name string) *Spec { return c.at([]byte(server), []byte(name)) }
 
 func (c *Catalogue) at(server, name []byte) *Spec {
-	n := c.tools[string(name)]
+	n := c.named(name)
 	if n != nil && len(server) > 0 {
 		for i := range n.servers {
 			if n.servers[i].server == string(server) {

@@ -1,6 +1,9 @@
 package toolspec
 
-import "strings"
+import (
+	"strings"
+	"sync"
+)
 
 // Hint is what an argument's name alone says about it.
 type Hint struct {
@@ -16,30 +19,32 @@ type Hint struct {
 }
 
 // exact are whole names, normalised, whose meaning their words do not tell.
-var exact = map[string]Hint{
-	"cwd": {Role: Cwd, Strong: true}, "workdir": {Role: Cwd, Strong: true}, "workingdir": {Role: Cwd, Strong: true},
-	"workingdirectory": {Role: Cwd, Strong: true}, "currentdirectory": {Role: Cwd, Strong: true},
-	"currentdir": {Role: Cwd, Strong: true}, "currentworkingdirectory": {Role: Cwd, Strong: true},
-	"chdir": {Role: Cwd, Strong: true}, "pwd": {Role: Cwd, Strong: true}, "rundir": {Role: Cwd, Strong: true},
-	"execdir": {Role: Cwd, Strong: true}, "workingpath": {Role: Cwd, Strong: true}, "workpath": {Role: Cwd, Strong: true},
-	"startdir": {Role: Cwd, Strong: true}, "initialdirectory": {Role: Cwd, Strong: true},
-	"commandline": {Role: Shell, Strong: true}, "cmdline": {Role: Shell, Strong: true},
-	"shellcommand": {Role: Shell, Strong: true}, "bashcommand": {Role: Shell, Strong: true},
-	"shellcmd": {Role: Shell, Strong: true}, "sqlquery": {Role: SQL, Strong: true},
-	"querysql": {Role: SQL, Strong: true}, "oldstring": {Role: Text, Strong: true},
-	"oldstr": {Role: Text, Strong: true}, "oldtext": {Role: Text, Strong: true},
-	"newstring": {Role: Content, Strong: true}, "newstr": {Role: Content, Strong: true},
-	"newtext": {Role: Content, Strong: true}, "newsource": {Role: Content, Strong: true},
-	"filetext": {Role: Content, Strong: true}, "codeedit": {Role: Content, Strong: true},
-	"filecontent": {Role: Content, Strong: true}, "filecontents": {Role: Content, Strong: true},
-	"env": {Role: Env, Strong: true}, "environment": {Role: Env}, "envvars": {Role: Env, Strong: true},
-	"environmentvariables": {Role: Env, Strong: true}, "environ": {Role: Env, Strong: true},
-	"apppath": {Role: Write, Strong: true}, "filepattern": {Role: Glob, Strong: true},
-	"globpattern": {Role: Glob, Strong: true}, "includepattern": {Role: Glob, Strong: true}, "filemask": {Role: Glob, Strong: true}, "profile": {Role: Infer}, "profiles": {Role: Infer},
-}
+var exact = sync.OnceValue(func() map[string]Hint {
+	return map[string]Hint{
+		"cwd": {Role: Cwd, Strong: true}, "workdir": {Role: Cwd, Strong: true}, "workingdir": {Role: Cwd, Strong: true},
+		"workingdirectory": {Role: Cwd, Strong: true}, "currentdirectory": {Role: Cwd, Strong: true},
+		"currentdir": {Role: Cwd, Strong: true}, "currentworkingdirectory": {Role: Cwd, Strong: true},
+		"chdir": {Role: Cwd, Strong: true}, "pwd": {Role: Cwd, Strong: true}, "rundir": {Role: Cwd, Strong: true},
+		"execdir": {Role: Cwd, Strong: true}, "workingpath": {Role: Cwd, Strong: true}, "workpath": {Role: Cwd, Strong: true},
+		"startdir": {Role: Cwd, Strong: true}, "initialdirectory": {Role: Cwd, Strong: true},
+		"commandline": {Role: Shell, Strong: true}, "cmdline": {Role: Shell, Strong: true},
+		"shellcommand": {Role: Shell, Strong: true}, "bashcommand": {Role: Shell, Strong: true},
+		"shellcmd": {Role: Shell, Strong: true}, "sqlquery": {Role: SQL, Strong: true},
+		"querysql": {Role: SQL, Strong: true}, "oldstring": {Role: Text, Strong: true},
+		"oldstr": {Role: Text, Strong: true}, "oldtext": {Role: Text, Strong: true},
+		"newstring": {Role: Content, Strong: true}, "newstr": {Role: Content, Strong: true},
+		"newtext": {Role: Content, Strong: true}, "newsource": {Role: Content, Strong: true},
+		"filetext": {Role: Content, Strong: true}, "codeedit": {Role: Content, Strong: true},
+		"filecontent": {Role: Content, Strong: true}, "filecontents": {Role: Content, Strong: true},
+		"env": {Role: Env, Strong: true}, "environment": {Role: Env}, "envvars": {Role: Env, Strong: true},
+		"environmentvariables": {Role: Env, Strong: true}, "environ": {Role: Env, Strong: true},
+		"apppath": {Role: Write, Strong: true}, "filepattern": {Role: Glob, Strong: true},
+		"globpattern": {Role: Glob, Strong: true}, "includepattern": {Role: Glob, Strong: true}, "filemask": {Role: Glob, Strong: true}, "profile": {Role: Infer}, "profiles": {Role: Infer},
+	}
+})
 
 // byWord is what one word of a name says. Singular forms; a final s is cut.
-var byWord = wordHints()
+var byWord = sync.OnceValue(wordHints)
 
 func wordHints() map[string]Hint {
 	m := map[string]Hint{}
@@ -85,27 +90,31 @@ var attribute = set("type format size mode count limit encoding kind index numbe
 // Words that are passed over.
 var filler = set("list array name names str string arg param parameter value values absolute relative full the of and or a an new old first second all raw")
 
-func set(list string) map[string]bool {
-	m := map[string]bool{}
-	for w := range strings.FieldsSeq(list) {
-		m[w] = true
-	}
-	return m
+// set is the set of the words of a list. It is made when it is first asked
+// for: most processes need few of them.
+func set(list string) func() map[string]bool {
+	return sync.OnceValue(func() map[string]bool {
+		m := map[string]bool{}
+		for w := range strings.FieldsSeq(list) {
+			m[w] = true
+		}
+		return m
+	})
 }
 
 // InferArg classifies an argument nobody listed by its name.
 func InferArg(name string) Hint {
 	var nb [64]byte
 	n := AppendNormal(nb[:0], name)
-	if h, ok := exact[string(n)]; ok {
+	if h, ok := exact()[string(n)]; ok {
 		return h
 	}
 	// URLs is one word, though its letters change case like two.
-	if h, ok := byWord[string(n)]; ok {
+	if h, ok := byWord()[string(n)]; ok {
 		return h
 	}
 	if len(n) > 2 && n[len(n)-1] == 's' {
-		if h, ok := byWord[string(n[:len(n)-1])]; ok {
+		if h, ok := byWord()[string(n[:len(n)-1])]; ok {
 			h.Many = true
 			return h
 		}
@@ -116,12 +125,12 @@ func InferArg(name string) Hint {
 		return h
 	}
 	h := lastWord(ws)
-	if h.Role == Infer && len(ws) > 0 && !attribute[ws[len(ws)-1]] {
+	if h.Role == Infer && len(ws) > 0 && !attribute()[ws[len(ws)-1]] {
 		h = glued(n)
 	}
 	if h.Role.IsPath() && h.Strong {
 		for _, w := range ws {
-			if d := byWord[strings.TrimSuffix(w, "s")]; d.Dest || d.Source {
+			if d := byWord()[strings.TrimSuffix(w, "s")]; d.Dest || d.Source {
 				h.Dest, h.Source = h.Dest || d.Dest, h.Source || d.Source
 			}
 		}
@@ -142,16 +151,16 @@ func wrapped(ws []string) (Hint, bool) {
 		return Hint{}, false
 	}
 	before, last := ws[len(ws)-2], ws[len(ws)-1]
-	if choices[ws[0]] && (last == "domain" || last == "domains" || last == "host" || last == "hosts" || last == "site" || last == "sites") {
+	if choices()[ws[0]] && (last == "domain" || last == "domains" || last == "host" || last == "hosts" || last == "site" || last == "sites") {
 		return Hint{Role: Text, Strong: true}, true
 	}
 	if before == "raw" && last == "query" {
 		return Hint{Role: MaybeSQL, Strong: true}, true
 	}
-	if !bodies[last] {
+	if !bodies()[last] {
 		return Hint{}, false
 	}
-	switch h := byWord[before]; {
+	switch h := byWord()[before]; {
 	case before == "query":
 		return Hint{Role: MaybeSQL, Strong: true}, true
 	case h.Role.IsCode() && h.Role != ArgvRest && h.Strong:
@@ -164,16 +173,16 @@ func wrapped(ws []string) (Hint, bool) {
 func lastWord(ws []string) Hint {
 	for i := len(ws) - 1; i >= 0; i-- {
 		w := ws[i]
-		if attribute[w] {
+		if attribute()[w] {
 			return Hint{}
 		}
-		h, ok := byWord[w]
+		h, ok := byWord()[w]
 		if !ok && len(w) > 2 && w[len(w)-1] == 's' {
-			h, ok = byWord[w[:len(w)-1]]
+			h, ok = byWord()[w[:len(w)-1]]
 			h.Many = ok
 		}
 		// "file_name" is a file and "from_text" a text, "name" alone is not.
-		if filler[w] && i > 0 {
+		if filler()[w] && i > 0 {
 			continue
 		}
 		if ok {
@@ -198,7 +207,7 @@ func glued(n []byte) Hint {
 	s = strings.TrimSuffix(s, "name")
 	for _, e := range suffixes {
 		if strings.HasSuffix(s, e.end) && len(s) > len(e.end) && s != "ghost" {
-			h := byWord[e.of]
+			h := byWord()[e.of]
 			h.Many = many
 			if h.Role.IsPath() {
 				h.Dest = hasAnyPrefix(s, "out", "dest", "dst", "target", "save", "export", "to")
@@ -275,17 +284,17 @@ func unknown(server, name string) *Spec {
 	s := &Spec{Facts: Facts{Name: name}, PathRole: Write}
 	var reads, lists, writes, deletes, moves, hands, finds, greps bool
 	for _, w := range ws {
-		lists = lists || !reads && listVerbs[w]
-		reads = reads || readVerbs[w]
-		deletes = deletes || deleteVerbs[w]
-		moves = moves || moveVerbs[w]
-		writes = writes || writeVerbs[w]
-		hands = hands || handVerbs[w]
-		finds = finds || findWords[w]
-		greps = greps || grepWords[w]
-		s.Outbound = s.Outbound || sendVerbs[w]
-		s.Irreversible = s.Irreversible || gravest[w]
-		if execWords[w] {
+		lists = lists || !reads && listVerbs()[w]
+		reads = reads || readVerbs()[w]
+		deletes = deletes || deleteVerbs()[w]
+		moves = moves || moveVerbs()[w]
+		writes = writes || writeVerbs()[w]
+		hands = hands || handVerbs()[w]
+		finds = finds || findWords()[w]
+		greps = greps || grepWords()[w]
+		s.Outbound = s.Outbound || sendVerbs()[w]
+		s.Irreversible = s.Irreversible || gravest()[w]
+		if execWords()[w] {
 			s.Language = languageWord(w, s.Language)
 		}
 	}
@@ -294,13 +303,13 @@ func unknown(server, name string) *Spec {
 	}
 	s.globs = finds && !greps
 	s.ReadsEnv, s.MayReadEnv = readsEnv(ws)
-	if len(ws) == 1 && programs[ws[0]] {
+	if len(ws) == 1 && programs()[ws[0]] {
 		s.Program = ws[0]
 	}
 	for _, w := range ws {
-		s.Dials = s.Dials || dialWords[w]
+		s.Dials = s.Dials || dialWords()[w]
 		// Code that nothing here reads is no code of a language that is read.
-		if foreign[w] && (s.Language != "" || len(ws) == 1) {
+		if foreign()[w] && (s.Language != "" || len(ws) == 1) {
 			s.Language = w
 		}
 	}
@@ -331,14 +340,14 @@ var (
 // set for a name that could be either.
 func readsEnv(ws []string) (does, may bool) {
 	for _, w := range ws {
-		if !envVerbs[w] && !envNouns[w] {
+		if !envVerbs()[w] && !envNouns()[w] {
 			return false, false
 		}
-		does = does || envNouns[w]
+		does = does || envNouns()[w]
 		may = may || w == "environment"
 	}
 	for _, w := range ws {
-		does = does || may && envPlural[w]
+		does = does || may && envPlural()[w]
 	}
 	return does, may && !does
 }
@@ -353,7 +362,7 @@ func Dispatches(name string) bool {
 	// multi_tool_use.parallel says it in its first part.
 	var wb, sb [12]string
 	for _, w := range words(wb[:0], tool) {
-		if dispatchWords[w] {
+		if dispatchWords()[w] {
 			return true
 		}
 	}
@@ -378,10 +387,10 @@ func types(server string, ws []string) bool {
 	var sb [12]string
 	terminal := false
 	for _, w := range words(sb[:0], server) {
-		terminal = terminal || terminals[w]
+		terminal = terminal || terminals()[w]
 	}
 	for _, w := range ws {
-		if terminal && typeVerbs[w] {
+		if terminal && typeVerbs()[w] {
 			return true
 		}
 	}
@@ -425,7 +434,7 @@ func languageWord(w, before string) string {
 func (s *Spec) Copies() bool {
 	var wb [12]string
 	for _, w := range words(wb[:0], s.Name) {
-		if copyVerbs[w] {
+		if copyVerbs()[w] {
 			return true
 		}
 	}

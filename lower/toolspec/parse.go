@@ -2,6 +2,7 @@ package toolspec
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -103,7 +104,7 @@ func parseTool(n *yaml.Node) (Spec, error) {
 	if n.Kind != yaml.MappingNode {
 		return Spec{}, fault(n, "a tool is a mapping (want names:, group:, args: …)")
 	}
-	s := Spec{source: fmt.Sprintf("line %d", n.Line)}
+	s := Spec{spelling: &spelling{}, source: fmt.Sprintf("line %d", n.Line)}
 	s.Known = true
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -208,7 +209,8 @@ func (s *Spec) setArgs(val *yaml.Node) error {
 	if val.Kind != yaml.MappingNode {
 		return fault(val, "args is no mapping of roles to names")
 	}
-	s.args = make(map[string]Role, len(val.Content)*2)
+	seen := make(map[string]Role, len(val.Content)*2)
+	s.args = &roles{}
 	for i := 0; i+1 < len(val.Content); i += 2 {
 		role, err := ParseRole(val.Content[i].Value)
 		if err != nil {
@@ -220,12 +222,16 @@ func (s *Spec) setArgs(val *yaml.Node) error {
 		}
 		for _, arg := range list {
 			k := normal(arg)
-			if old, twice := s.args[k]; twice && old != role {
+			old, twice := seen[k]
+			if twice && old != role {
 				return fault(val.Content[i+1], "argument %q is %s and %s", arg, old, role)
 			}
-			s.args[k] = role
+			if !twice {
+				seen[k], s.args.list = role, append(s.args.list, argRole{k, role})
+			}
 		}
 	}
+	slices.SortFunc(s.args.list, byName)
 	return nil
 }
 

@@ -15,7 +15,11 @@
 // walls of a runtime hold what runs.
 package toolspec
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // Group is the family of effects that a tool belongs to; tiers are granted
 // tools by group. The zero value is a tool that nobody knows.
@@ -202,11 +206,10 @@ type Spec struct {
 	// name alone.
 	MayReadEnv bool
 
-	args map[string]Role
-	// names as compared and as written; servers the entry is bound to.
-	names, spelled, servers []string
-	source                  string
-	weaken                  bool
+	args *roles // nil for none
+	*spelling
+	source string
+	weaken bool
 	// serverOnly: the names mean nothing without the server. bare: they mean
 	// nothing with one, for they are built into agents.
 	serverOnly, bare bool
@@ -219,18 +222,14 @@ type Spec struct {
 // Role returns the role that the catalogue gives to an argument, in whatever
 // spelling; listed is false where it says nothing about it.
 func (s *Spec) Role(arg string) (r Role, listed bool) {
-	if len(s.args) == 0 {
-		return Infer, false
-	}
 	var buf [64]byte
-	r, listed = s.args[string(AppendNormal(buf[:0], arg))]
-	return r, listed
+	return s.args.of(AppendNormal(buf[:0], arg))
 }
 
 // Lists reports whether the catalogue gives any argument the role.
 func (s *Spec) Lists(r Role) bool {
-	for _, have := range s.args {
-		if have == r {
+	for _, a := range s.args.all() {
+		if a.role == r {
 			return true
 		}
 	}
@@ -240,12 +239,65 @@ func (s *Spec) Lists(r Role) bool {
 // Acts reports whether the catalogue lists an argument that is a path, an
 // address or code.
 func (s *Spec) Acts() bool {
-	for _, r := range s.args {
-		if r.IsPath() || r == URL || r >= SQL {
+	for _, a := range s.args.all() {
+		if r := a.role; r.IsPath() || r == URL || r >= SQL {
 			return true
 		}
 	}
 	return false
+}
+
+// spelling is what a tool is called; only an entry of a catalogue has one.
+type spelling struct {
+	// names as compared and as written; servers the entry is bound to.
+	names, spelled, servers []string
+}
+
+// roles are those of arguments, in the order of their normalised names. A nil
+// *roles lists none.
+type roles struct{ list []argRole }
+
+type argRole struct {
+	name string
+	role Role
+}
+
+func (rs *roles) all() []argRole {
+	if rs == nil {
+		return nil
+	}
+	return rs.list
+}
+
+func byName(a, b argRole) int { return strings.Compare(a.name, b.name) }
+
+func (rs *roles) of(arg []byte) (r Role, listed bool) {
+	list := rs.all()
+	low, high := 0, len(list)
+	for low < high {
+		middle := int(uint(low+high) >> 1)
+		if list[middle].name < string(arg) {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	if low < len(list) && list[low].name == string(arg) {
+		return list[low].role, true
+	}
+	return Infer, false
+}
+
+// over are the roles with others before them.
+func (rs *roles) over(others *roles) *roles {
+	all := slices.Clone(others.all())
+	for _, a := range rs.all() {
+		if _, listed := others.of([]byte(a.name)); !listed {
+			all = append(all, a)
+		}
+	}
+	slices.SortFunc(all, byName)
+	return &roles{all}
 }
 
 // inferredPathRole is what a path argument nobody listed is taken for.

@@ -1,6 +1,7 @@
 package toolspec
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -140,7 +141,8 @@ func TestArgumentNamesTellTheirRoles(t *testing.T) {
 
 func TestEveryBuiltinToolIsReachedByEachOfItsNames(t *testing.T) {
 	c := Builtin()
-	for name, n := range c.tools {
+	for i := range shippedTools {
+		name, n := shippedTools[i].name, &shippedTools[i].named
 		for _, s := range n.servers {
 			if f, _ := c.Lookup(s.server, s.spec.Name); !f.Known || f.Group != s.spec.Group {
 				t.Errorf("%s of %s: %+v", name, s.server, f)
@@ -158,7 +160,7 @@ func TestEveryBuiltinToolIsReachedByEachOfItsNames(t *testing.T) {
 		if f, _ := c.Lookup("", n.plain.Name); !f.Known {
 			t.Errorf("%s: its own name %q is not found", name, n.plain.Name)
 		}
-		if n.plain.Group == Exec && len(n.plain.args) == 0 {
+		if n.plain.Group == Exec && len(n.plain.args.all()) == 0 {
 			t.Errorf("%s: executes, and lists no argument", name)
 		}
 	}
@@ -365,18 +367,18 @@ func BenchmarkLookup(b *testing.B) {
 	}
 }
 
-func BenchmarkParseBuiltin(b *testing.B) {
-	files, err := data.ReadDir("data")
-	if err != nil {
-		b.Fatal(err)
+func BenchmarkParse(b *testing.B) {
+	var texts [][]byte
+	for _, f := range dataFiles(b) {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			b.Fatal(err)
+		}
+		texts = append(texts, text)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		for _, f := range files {
-			text, err := data.ReadFile("data/" + f.Name())
-			if err != nil {
-				b.Fatal(err)
-			}
+		for _, text := range texts {
 			if _, err := Parse(text); err != nil {
 				b.Fatal(err)
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -33,17 +34,18 @@ type box struct {
 	oom        atomic.Bool
 	cancel     context.CancelFunc
 	pid        int
+	empty      string // a directory to remove in the end, or ""
 }
 
 // box makes a container and starts it. On an error nothing is left.
-func (r *Runtime) box(ctx context.Context, o client.ContainerCreateOptions) (_ inside.Box, err error) {
+func (r *Runtime) box(ctx context.Context, o client.ContainerCreateOptions, empty string) (_ inside.Box, err error) {
 	r.sweep(ctx)
 	made, err := r.api.ContainerCreate(ctx, o)
 	if err != nil {
 		return nil, explain("make a container", err)
 	}
 	watch, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	b := &box{r: r, id: made.ID, done: make(chan struct{}), died: make(chan struct{}), cancel: cancel}
+	b := &box{r: r, id: made.ID, done: make(chan struct{}), died: make(chan struct{}), cancel: cancel, empty: empty}
 	defer func() {
 		if err != nil {
 			cancel()
@@ -173,7 +175,15 @@ func (b *box) Said() string { return b.said.String() }
 func (b *box) Release() {
 	b.cancel()
 	b.conn.Close()
+	if b.empty != "" {
+		_ = os.Remove(b.empty) // an empty directory does no harm
+	}
 }
+
+// noVolume is that an overlay could not be mounted.
+type noVolume struct{ sandbox.UnavailableError }
+
+func (e *noVolume) Unwrap() error { return &e.UnavailableError }
 
 // explain turns what the engine refused into what a person can do about it.
 func explain(what string, err error) error {
@@ -183,8 +193,8 @@ func explain(what string, err error) error {
 		return &sandbox.UnavailableError{Runtime: Name, Why: "the engine does not see the paths of this machine (" + text + ")",
 			Fix: "use an engine that runs here, or share the directory with its virtual machine"}
 	case strings.Contains(text, "failed to mount local volume"):
-		return &sandbox.UnavailableError{Runtime: Name, Why: "the engine cannot mount an overlay of the workspace (" + text + ")",
-			Fix: "keep Cordon's state on a file system that overlays can use (ext4, xfs, btrfs, tmpfs), use an engine that runs on this machine, or --runtime native"}
+		return &noVolume{sandbox.UnavailableError{Runtime: Name, Why: "the engine cannot mount an overlay of the workspace (" + text + ")",
+			Fix: "keep Cordon's state on a file system that overlays can use (ext4, xfs, btrfs, tmpfs), use an engine that runs on this machine, or --runtime native"}}
 	}
 	return fmt.Errorf("docker: %s: %w", what, err)
 }

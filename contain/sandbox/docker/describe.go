@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/netip"
@@ -30,12 +31,18 @@ type facts struct {
 	uid, gid   int
 	owner      func(path string) (uid, gid int, err error)
 	supervisor string
+	// empty is an empty directory that the engine sees, or "".
+	empty string
+	// mountedBelow tells whether anything is mounted below a directory.
+	mountedBelow func(dir string) bool
 }
 
 // description is what the engine is asked to make.
 type description struct {
 	options client.ContainerCreateOptions
 	scratch []string
+	// shared are the targets below which sockets of the host lead to it.
+	shared []string
 }
 
 // scratchDirs are writable, of memory, and go with the container.
@@ -63,12 +70,13 @@ func describe(s sandbox.Spec, caps sandbox.Caps, f facts) (*description, error) 
 	if err != nil {
 		return nil, err
 	}
-	mounts, targets, err := f.mounts(s)
+	d := &description{}
+	mounts, targets, err := f.mounts(s, d)
 	if err != nil {
 		return nil, err
 	}
 	tmpfs := f.tmpfs(s, caps, targets, uid, gid)
-	d := &description{scratch: append(sortedKeys(tmpfs), shm)}
+	d.scratch = append(sortedKeys(tmpfs), shm)
 	profile, err := seccompProfile()
 	if err != nil {
 		return nil, err
@@ -149,8 +157,9 @@ func ownerOf(path string) (uid, gid int, err error) {
 // engineSockets are never shown, nor what holds them.
 var engineSockets = []string{"/run/docker.sock", "/var/run/docker.sock", "/run/containerd/containerd.sock", "/var/run/containerd/containerd.sock"}
 
-// mounts are the binary inside and what the spec names.
-func (f facts) mounts(s sandbox.Spec) (list []mount.Mount, targets []string, err error) {
+// mounts are the binary inside and what the spec names. It notes in d how
+// directories are shown.
+func (f facts) mounts(s sandbox.Spec, d *description) (list []mount.Mount, targets []string, err error) {
 	bind := func(source, target string, ro bool) mount.Mount {
 		o := &mount.BindOptions{Propagation: mount.PropagationRPrivate}
 		// Before API 1.44 mounts below a read-only one stay writable: they are
@@ -164,21 +173,53 @@ func (f facts) mounts(s sandbox.Spec) (list []mount.Mount, targets []string, err
 			return nil, nil, err
 		}
 		targets = append(targets, m.Target)
-		if m.Access != sandbox.Overlay {
-			list = append(list, bind(m.Source, m.Target, m.Access == sandbox.ReadOnly))
-			continue
-		}
-		options, err := overlayOptions(m)
+		info, err := os.Stat(m.Source)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, fmt.Errorf("docker: %w", err)
 		}
-		list = append(list, mount.Mount{Type: mount.TypeVolume, Target: m.Target, VolumeOptions: &mount.VolumeOptions{
-			NoCopy: true, Labels: map[string]string{LabelRun: s.ID},
-			DriverConfig: &mount.Driver{Name: "local", Options: map[string]string{"type": "overlay", "device": "overlay", "o": options}},
-		}})
+		switch {
+		case m.Access == sandbox.Overlay:
+			options, err := overlayOptions(m)
+			if err != nil {
+				return nil, nil, err
+			}
+			list = append(list, overlay(s.ID, m.Target, options))
+		case m.Access == sandbox.ReadOnly && f.canLayer(info, m.Source):
+			list = append(list, overlay(s.ID, m.Target, "ro,nosuid,nodev,lowerdir="+m.Source+":"+f.empty+",userxattr"))
+		case m.Access == sandbox.ReadOnly && info.Mode()&fs.ModeSocket != 0:
+			return nil, nil, &fs.PathError{Op: "docker: show", Path: m.Source, Err: errors.New("it is a socket, which reading is no use of")}
+		default:
+			if info.IsDir() {
+				d.shared = append(d.shared, m.Target)
+			}
+			list = append(list, bind(m.Source, m.Target, m.Access == sandbox.ReadOnly))
+		}
 	}
 	return list, targets, nil
 }
+
+// overlay is a volume that goes with its container.
+func overlay(run, target, options string) mount.Mount {
+	return mount.Mount{Type: mount.TypeVolume, Target: target, VolumeOptions: &mount.VolumeOptions{
+		NoCopy: true, Labels: map[string]string{LabelRun: run},
+		DriverConfig: &mount.Driver{Name: "local", Options: map[string]string{"type": "overlay", "device": "overlay", "o": options}},
+	}}
+}
+
+// canLayer tells whether a directory to be read can be shown as the lower
+// layer of an overlay with nothing above it: its files are the host's, but its
+// sockets are not the ones that daemons of the host listen on, which a
+// read-only mount would not keep anybody from connecting to. An overlay needs
+// a second layer, shows nothing of other mounts, and its path cannot be quoted.
+// The price: a name that the program looked for in vain may stay absent for it
+// when the host makes it while it runs.
+func (f facts) canLayer(info fs.FileInfo, dir string) bool {
+	return info.IsDir() && f.empty != "" && !f.mountedBelow(dir) && !strings.ContainsAny(dir+f.empty, unquotable) && len(dir) < 3000
+}
+
+// unquotable is what separates options of a mount, and what the kernel reads
+// otherwise than it is written.
+const unquotable = ",:\\\"\n"
 
 // checkSource: what is shown is named by its real path, because an agent can
 // leave links in a workspace, and is not the way to the engine.
@@ -226,7 +267,7 @@ func errorOf(err error) error {
 // forge them.
 func overlayOptions(m sandbox.Mount) (string, error) {
 	for _, p := range []string{m.Source, m.Upper, m.Work} {
-		if !filepath.IsAbs(p) || strings.ContainsAny(p, ",:\\\"\n") {
+		if !filepath.IsAbs(p) || strings.ContainsAny(p, unquotable) {
 			return "", fmt.Errorf("docker: overlay with the directory %q (want an absolute path without comma, colon, quote or backslash; use --runtime native)", p)
 		}
 	}
@@ -298,7 +339,7 @@ func olderThan(version string, minor int) bool {
 // controls are the walls as they stand: by what the engine says it can hold,
 // and by what the first process sees inside. own are the supervisor's
 // namespaces, or nil where the engine's kernel is another.
-func controls(s sandbox.Spec, engine system.Info, seen inside.Seen, own map[string]string) []sandbox.Held {
+func controls(s sandbox.Spec, shared []string, engine system.Info, seen inside.Seen, own map[string]string) []sandbox.Held {
 	var held []sandbox.Held
 	hold := func(c sandbox.Control, ok bool, otherwise sandbox.State, why string) {
 		h := sandbox.Held{Control: c, State: sandbox.Enforced}
@@ -317,9 +358,9 @@ func controls(s sandbox.Spec, engine system.Info, seen inside.Seen, own map[stri
 	hold(sandbox.UserNS, seen.Namespaces["user"] != "" && seen.Namespaces["user"] != own["user"] && (hasOption(engine, "userns") || hasOption(engine, "rootless")),
 		sandbox.Absent, "the engine maps no users (dockerd --userns-remap=default, or a rootless engine, does)")
 	hold(sandbox.PrivateFS, true, 0, "")
-	if slices.ContainsFunc(s.Mounts, func(m sandbox.Mount) bool { return m.Access != sandbox.Overlay }) {
+	if len(shared) > 0 {
 		// A mount, read-only or not, keeps nobody from a socket's other end.
-		held[len(held)-1].Note = "sockets of the host below mounts that are no overlays can be connected to"
+		held[len(held)-1].Note = "sockets below " + strings.Join(shared, ", ") + " can be connected to"
 	}
 	if slices.ContainsFunc(s.Mounts, func(m sandbox.Mount) bool { return m.Access == sandbox.Overlay }) {
 		hold(sandbox.OverlayFS, true, 0, "")

@@ -24,6 +24,7 @@ func someFacts() facts {
 		init: "/usr/bin/cordon", api: "1.41", supervisor: "boot/1/2",
 		engine: system.Info{NCPU: 4, MemoryLimit: true, SwapLimit: true, PidsLimit: true, CPUCfsQuota: true, SecurityOptions: []string{"name=seccomp,profile=default"}},
 		owner:  func(string) (int, int, error) { return 1000, 1001, nil },
+		empty:  "/empty", mountedBelow: func(dir string) bool { return strings.HasSuffix(dir, "/mounted") },
 	}
 }
 
@@ -124,7 +125,13 @@ func TestMountsAreAskedForAsTheyAre(t *testing.T) {
 		{Source: dir + "/src", Target: "/ro"}, {Source: dir + "/src", Target: "/rw", Access: sandbox.ReadWrite},
 		{Source: dir + "/src", Target: "/ws", Access: sandbox.Overlay, Upper: dir + "/upper", Work: dir + "/work"},
 	}
-	list, targets, err := someFacts().mounts(s)
+	plain := someFacts()
+	plain.empty = "" // no overlays of what is only read
+	var d description
+	list, targets, err := plain.mounts(s, &d)
+	if diff := cmp.Diff([]string{"/ro", "/rw"}, d.shared); diff != "" {
+		t.Errorf("below which sockets lead to the host (-want +got):\n%s", diff)
+	}
 	if err != nil || len(list) != 4 || !slices.Equal(targets, []string{"/ro", "/rw", "/ws"}) {
 		t.Fatalf("%+v, %v, %v", list, targets, err)
 	}
@@ -139,10 +146,59 @@ func TestMountsAreAskedForAsTheyAre(t *testing.T) {
 	if diff := cmp.Diff(want, list[3].VolumeOptions.DriverConfig.Options); diff != "" || list[3].Type != mount.TypeVolume || !list[3].VolumeOptions.NoCopy {
 		t.Errorf("overlay: %+v\n%s", list[3], diff)
 	}
-	newer := someFacts()
+	newer := plain
 	newer.api = "1.44"
-	if list, _, err := newer.mounts(s); err != nil || list[1].BindOptions.NonRecursive {
+	if list, _, err := newer.mounts(s, &d); err != nil || list[1].BindOptions.NonRecursive {
 		t.Errorf("with a newer engine, which makes all below read-only: %+v, %v", list[1].BindOptions, err)
+	}
+}
+
+func TestADirectoryThatIsReadShowsNoSocketThatADaemonListensOn(t *testing.T) {
+	dir := real(t, t.TempDir())
+	for _, d := range []string{"plain", "mounted", "with,comma"} {
+		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(dir+"/file", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", dir+"/sock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for _, row := range []struct {
+		name, source string
+		layered      bool
+		shared       int
+		fails        bool
+	}{
+		{"a directory is the lower layer of an overlay with none above", "plain", true, 0, false},
+		{"what is mounted below one would not be seen", "mounted", false, 1, false},
+		{"a path that cannot be quoted", "with,comma", false, 1, false},
+		{"a file", "file", false, 0, false},
+		{"a socket itself", "sock", false, 0, true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s := someSpec()
+			s.Mounts = []sandbox.Mount{{Source: filepath.Join(dir, row.source), Target: "/m"}}
+			var d description
+			list, _, err := someFacts().mounts(s, &d)
+			if row.fails || err != nil {
+				if !row.fails || err == nil {
+					t.Errorf("error %v", err)
+				}
+				return
+			}
+			m := list[1]
+			if (m.Type == mount.TypeVolume) != row.layered || m.ReadOnly == row.layered || len(d.shared) != row.shared {
+				t.Errorf("%+v, shared %v", m, d.shared)
+			}
+			if want := "ro,nosuid,nodev,lowerdir=" + dir + "/plain:/empty,userxattr"; row.layered && m.VolumeOptions.DriverConfig.Options["o"] != want {
+				t.Errorf("options %q (want %q)", m.VolumeOptions.DriverConfig.Options["o"], want)
+			}
+		})
 	}
 }
 
@@ -254,7 +310,7 @@ func TestControlsAreNoMoreThanWhatWasSeen(t *testing.T) {
 	good := inside.Seen{Namespaces: inside1, NoNewPrivs: true, NoCaps: true, Filter: true, Devices: 1, Landlock: 7}
 	state := func(seen inside.Seen, engine system.Info, c sandbox.Control) sandbox.State {
 		var states []sandbox.State
-		for _, h := range controls(someSpec(), engine, seen, outside) {
+		for _, h := range controls(someSpec(), nil, engine, seen, outside) {
 			if h.Control == c {
 				states = append(states, h.State)
 			}

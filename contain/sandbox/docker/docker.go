@@ -34,6 +34,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -134,19 +135,11 @@ func (r *Runtime) Start(ctx context.Context, s sandbox.Spec) (sandbox.Process, e
 	if err != nil {
 		return nil, err
 	}
-	d, err := describe(s, caps, facts{
+	f := facts{
 		init: init, engine: engine, api: r.api.ClientVersion(), volumes: volumes, socket: r.sock, uid: os.Geteuid(), gid: os.Getegid(),
-		owner: ownerOf, supervisor: supervisor(),
-	})
-	if err != nil {
-		return nil, err
+		owner: ownerOf, supervisor: supervisor(), mountedBelow: mountedBelow,
 	}
-	l := &inside.Launch{
-		Runtime: Name, Spec: s, Caps: caps, Scratch: d.scratch,
-		Controls: func(seen inside.Seen) []sandbox.Held { return controls(s, engine, seen, inside.Namespaces()) },
-		Start:    func(ctx context.Context) (inside.Box, error) { return r.box(ctx, d.options) },
-	}
-	p, err := l.Run(ctx)
+	p, err := r.launch(ctx, s, caps, f)
 	if err != nil {
 		return nil, err
 	}
@@ -156,6 +149,71 @@ func (r *Runtime) Start(ctx context.Context, s sandbox.Spec) (sandbox.Process, e
 		return nil, err
 	}
 	return p, nil
+}
+
+// launch shows what is only read as overlays where it can: not every file
+// system can be the lower layer of one, and not every engine sees ours.
+func (r *Runtime) launch(ctx context.Context, s sandbox.Spec, caps sandbox.Caps, f facts) (*inside.Process, error) {
+	toRead := func(m sandbox.Mount) bool { return m.Access == sandbox.ReadOnly }
+	if !slices.ContainsFunc(s.Mounts, toRead) {
+		return r.launchOnce(ctx, s, caps, f)
+	}
+	var err error
+	if f.empty, err = emptyDir(); err != nil {
+		return nil, err
+	}
+	p, err := r.launchOnce(ctx, s, caps, f)
+	if err == nil {
+		return p, nil
+	}
+	_ = os.Remove(f.empty) // it is empty, and does no harm
+	var no *noVolume
+	if errors.As(err, &no) {
+		f.empty = ""
+		return r.launchOnce(ctx, s, caps, f)
+	}
+	return nil, err
+}
+
+func (r *Runtime) launchOnce(ctx context.Context, s sandbox.Spec, caps sandbox.Caps, f facts) (*inside.Process, error) {
+	d, err := describe(s, caps, f)
+	if err != nil {
+		return nil, err
+	}
+	l := &inside.Launch{
+		Runtime: Name, Spec: s, Caps: caps, Scratch: d.scratch,
+		Controls: func(seen inside.Seen) []sandbox.Held {
+			return controls(s, d.shared, f.engine, seen, inside.Namespaces())
+		},
+		Start: func(ctx context.Context) (inside.Box, error) { return r.box(ctx, d.options, f.empty) },
+	}
+	return l.Run(ctx)
+}
+
+// mountedBelow asks the kernel that this process runs on; where it cannot be
+// asked anything may be mounted anywhere.
+func mountedBelow(dir string) bool {
+	text, err := os.ReadFile("/proc/thread-self/mountinfo")
+	if err != nil {
+		return true
+	}
+	return slices.ContainsFunc(inside.MountPoints(string(text)), func(p string) bool { return p != dir && inside.Within(p, dir) })
+}
+
+// emptyDir makes the second layer of overlays.
+func emptyDir() (string, error) {
+	dir, err := os.MkdirTemp("", "cordon-empty-")
+	if err != nil {
+		return "", fmt.Errorf("docker: %w", err)
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err == nil {
+		err = os.Chmod(real, 0o555)
+	}
+	if err != nil {
+		return "", fmt.Errorf("docker: %w", errors.Join(err, os.Remove(dir)))
+	}
+	return real, nil
 }
 
 // errClosed is the cause of what Close kills.
@@ -329,4 +387,10 @@ func alive(name string) bool {
 func (r *Runtime) Probe(ctx context.Context) sandbox.Report {
 	p := inside.Prober{Runtime: Name, Start: r.Start}
 	return p.Probe(ctx)
+}
+
+// Look starts one container, which looks around.
+func (r *Runtime) Look(ctx context.Context) sandbox.Report {
+	p := inside.Prober{Runtime: Name, Start: r.Start}
+	return p.Look(ctx)
 }

@@ -21,6 +21,9 @@ type description struct {
 // scratchDirs are writable, of memory, and go with the sandbox.
 var scratchDirs = []string{"/tmp", "/var/tmp", "/run", "/dev/shm"}
 
+// devices is of memory as well, and writable for root: it is measured.
+const devices = "/dev"
+
 // Names below a run's directory.
 const (
 	rootDir   = "root"   // becomes the root inside
@@ -47,7 +50,8 @@ func describe(s sandbox.Spec, caps sandbox.Caps, init string, owner func(string)
 	mounts := []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc"},
 		{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"ro", "nosuid", "nodev", "noexec"}},
-		{Destination: "/dev", Type: "devtmpfs", Source: "none", Options: []string{"ro", "nosuid"}},
+		// Not read-only: this kernel then refuses to write to /dev/null too.
+		{Destination: devices, Type: "devtmpfs", Source: "none", Options: []string{"nosuid", "noexec"}},
 		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec"}},
 	}
 	tmpfs := func(dir, mode string) {
@@ -72,6 +76,7 @@ func describe(s sandbox.Spec, caps sandbox.Caps, init string, owner func(string)
 		tmpfs(h, "0700")
 	}
 	d.root.Places = slices.Clone(d.scratch)
+	d.scratch = append(d.scratch, devices)
 	for i, m := range s.Mounts {
 		access := "rw"
 		if m.Access == sandbox.ReadOnly {

@@ -279,7 +279,21 @@ func (r *Runtime) Close() error {
 // Probe starts programs that try each control, and reports what held.
 func (r *Runtime) Probe(ctx context.Context) sandbox.Report {
 	p := inside.Prober{Runtime: Name, Start: r.Start, Dir: filepath.Dir(r.runs)}
-	return p.Probe(ctx)
+	return advise(p.Probe(ctx))
+}
+
+// Look starts one program, which looks around.
+func (r *Runtime) Look(ctx context.Context) sandbox.Report {
+	p := inside.Prober{Runtime: Name, Start: r.Start, Dir: filepath.Dir(r.runs)}
+	return advise(p.Look(ctx))
+}
+
+// advise says what to do about a runsc that ordinary programs do not run under.
+func advise(report sandbox.Report) sandbox.Report {
+	if report.Unfit != "" && report.Fix == "" {
+		report.Fix = "install a runsc of 2023 or later (Debian 13 has one; else see https://gvisor.dev/docs/user_guide/install/)"
+	}
+	return report
 }
 
 // owner is who a directory of a run belongs to: its supervisor, and the

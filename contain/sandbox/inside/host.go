@@ -112,3 +112,17 @@ func (t *Tail) String() string {
 	defer t.mu.Unlock()
 	return strings.Join(strings.FieldsFunc(string(t.text), func(r rune) bool { return r < ' ' || r == 0x7f }), " ")
 }
+
+// MountPoints lists where mountinfo (proc(5)) says that something is mounted.
+func MountPoints(mountinfo string) []string {
+	var points []string
+	for line := range strings.Lines(mountinfo) {
+		if f := strings.Fields(line); len(f) > 4 {
+			points = append(points, unescapeMount.Replace(f[4]))
+		}
+	}
+	return points
+}
+
+// unescapeMount undoes what proc(5) does to paths.
+var unescapeMount = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)

@@ -23,6 +23,8 @@ type found struct {
 	Mount, Unshare, Ptrace, WriteRoot int
 	Processes, Interfaces             int
 	OverlayErr                        string
+	// Stat is the errno of stat as C libraries and coreutils ask for it.
+	Stat int
 }
 
 const overlayAt = "/mnt/overlay"
@@ -37,6 +39,15 @@ type Prober struct {
 
 // Probe starts programs that try each control, and reports what held.
 func (p *Prober) Probe(ctx context.Context) sandbox.Report {
+	report := p.Look(ctx)
+	if report.Available {
+		p.caps(ctx, report.Controls)
+	}
+	return report
+}
+
+// Look starts one program that looks around.
+func (p *Prober) Look(ctx context.Context) sandbox.Report {
 	report := sandbox.Report{Runtime: p.Runtime}
 	dir, err := os.MkdirTemp(p.Dir, "cordon-probe-")
 	if err == nil {
@@ -47,7 +58,7 @@ func (p *Prober) Probe(ctx context.Context) sandbox.Report {
 		return report
 	}
 	defer os.RemoveAll(dir)
-	held, err := p.walls(ctx, dir)
+	held, in, err := p.walls(ctx, dir)
 	if err != nil {
 		report.Why = err.Error()
 		var u *sandbox.UnavailableError
@@ -57,7 +68,9 @@ func (p *Prober) Probe(ctx context.Context) sandbox.Report {
 		return report
 	}
 	report.Available, report.Controls = true, held
-	p.caps(ctx, held)
+	if in.Stat != 0 {
+		report.Unfit = "its kernel refuses stat with AT_NO_AUTOMOUNT, so that ls, stat, find and others of coreutils fail"
+	}
 	return report
 }
 
@@ -73,11 +86,11 @@ func (p *Prober) run(ctx context.Context, s sandbox.Spec) (sandbox.Result, error
 	return proc.Wait()
 }
 
-func (p *Prober) walls(ctx context.Context, dir string) ([]sandbox.Held, error) {
+func (p *Prober) walls(ctx context.Context, dir string) (_ []sandbox.Held, in found, _ error) {
 	overlay := sandbox.Mount{Source: dir + "/lower", Target: overlayAt, Access: sandbox.Overlay, Upper: dir + "/upper", Work: dir + "/work"}
 	for _, d := range []string{overlay.Source, overlay.Upper, overlay.Work} {
 		if err := os.Mkdir(d, 0o700); err != nil {
-			return nil, err
+			return nil, in, err
 		}
 	}
 	s := probeSpec("look")
@@ -92,11 +105,10 @@ func (p *Prober) walls(ctx context.Context, dir string) ([]sandbox.Held, error) 
 		res, err = p.run(ctx, s)
 	}
 	if err != nil {
-		return nil, err
+		return nil, in, err
 	}
-	var in found
 	if err := json.Unmarshal(out.Bytes(), &in); err != nil {
-		return nil, fmt.Errorf("%s: the probe inside ended with %d (%v) and said %q", p.Runtime, res.ExitCode, res.Cause, errs.String())
+		return nil, in, fmt.Errorf("%s: the probe inside ended with %d (%v) and said %q", p.Runtime, res.ExitCode, res.Cause, errs.String())
 	}
 	if note != "" {
 		res.Controls = append(res.Controls, sandbox.Held{Control: sandbox.OverlayFS, Note: note})
@@ -105,7 +117,7 @@ func (p *Prober) walls(ctx context.Context, dir string) ([]sandbox.Held, error) 
 	} else if _, err := os.Lstat(overlay.Upper + "/changed"); err != nil && in.OverlayErr == "" {
 		in.OverlayErr = "a change did not come to the upper directory"
 	}
-	return contradict(res.Controls, in), nil
+	return contradict(res.Controls, in), in, nil
 }
 
 // contradict takes back what was claimed where the look inside shows

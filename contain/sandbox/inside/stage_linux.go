@@ -239,8 +239,11 @@ func (s *stage) giveUp() error {
 	if err := syscall.Setrlimit(unix.RLIMIT_CORE, &syscall.Rlimit{}); err != nil {
 		return fmt.Errorf("rlimit: %w", err)
 	}
-	if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); errno != 0 {
-		return fmt.Errorf("no_new_privs: %w", errno)
+	// Of this thread, which is to start the program; the filter, which goes to
+	// all threads, takes it to them (seccomp(2), SECCOMP_FILTER_FLAG_TSYNC). A
+	// binary with cgo has no other way.
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("no_new_privs: %w", err)
 	}
 	var err error
 	if s.landlock, err = s.restrictPaths(); err != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cordon-sandbox/cordon/contain/sandbox"
+	"github.com/cordon-sandbox/cordon/contain/sandbox/inside"
 	"golang.org/x/sys/unix"
 )
 
@@ -413,17 +414,10 @@ func (b *builder) mountedBelow(dir string) bool {
 		if err != nil {
 			return true
 		}
-		for line := range strings.Lines(string(text)) {
-			if f := strings.Fields(line); len(f) > 4 && !within(unescapeMount.Replace(f[4]), b.p.Root) {
-				b.mountPoints = append(b.mountPoints, unescapeMount.Replace(f[4]))
-			}
-		}
+		b.mountPoints = slices.DeleteFunc(inside.MountPoints(string(text)), func(p string) bool { return within(p, b.p.Root) })
 	}
 	return slices.ContainsFunc(b.mountPoints, func(p string) bool { return p != dir && within(p, dir) })
 }
-
-// unescapeMount undoes what proc(5) does to paths.
-var unescapeMount = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
 func (b *builder) lowerOnly(fd int, target string) error {
 	// An overlay without an upper layer has two lower ones at least.

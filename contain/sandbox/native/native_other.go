@@ -35,6 +35,9 @@ func (*Runtime) Probe(context.Context) sandbox.Report {
 	return sandbox.Report{Runtime: Name, Why: e.Why, Fix: e.Fix}
 }
 
+// Look reports the same.
+func (r *Runtime) Look(ctx context.Context) sandbox.Report { return r.Probe(ctx) }
+
 // Start is a sandbox.UnavailableError.
 func (*Runtime) Start(context.Context, sandbox.Spec) (sandbox.Process, error) {
 	return nil, unavailable()

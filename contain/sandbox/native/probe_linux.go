@@ -151,6 +151,15 @@ func ownNamespaces() map[string]string {
 
 // Probe starts programs that try each control, and reports what held.
 func (r *Runtime) Probe(ctx context.Context) sandbox.Report {
+	report := r.Look(ctx)
+	if report.Available {
+		r.probeCaps(ctx, report.Controls)
+	}
+	return report
+}
+
+// Look starts one program, which looks around.
+func (r *Runtime) Look(ctx context.Context) sandbox.Report {
 	report := sandbox.Report{Runtime: Name}
 	dir, err := os.MkdirTemp(filepath.Dir(r.root), "probe-")
 	if err != nil {
@@ -168,7 +177,6 @@ func (r *Runtime) Probe(ctx context.Context) sandbox.Report {
 		return report
 	}
 	report.Available, report.Controls = true, controls
-	r.probeCaps(ctx, controls)
 	return report
 }
 

@@ -233,3 +233,65 @@ func TestASecretIsRandomAndItsHashIsWhatIsKept(t *testing.T) {
 		t.Errorf("%q %q %q", a, b, hash)
 	}
 }
+
+// A tool that wants an argument in a header gets it from clients of revisions
+// that know nothing of it, at a server that insists.
+func TestArgumentsThatAServerWantsInHeaders(t *testing.T) {
+	s := sdkServer()
+	s.AddTool(&mcp.Tool{Name: "regional", InputSchema: json.RawMessage(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},"in":{"type":"object","properties":{"n":{"type":"integer","x-mcp-header":"N"}}}}}`)},
+		func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			h := r.Extra.Header
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: h.Get("Mcp-Param-Region") + "|" + h.Get("Mcp-Param-N")}}}, nil
+		})
+	h := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{Stateless: true})
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(headerVersion) != newest {
+			http.Error(w, "unsupported", http.StatusBadRequest)
+			return
+		}
+		h.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+	f := start(t, newGuard(), nil, Server{Name: "peer", URL: srv.URL})
+	for _, legacy := range []bool{true, false} {
+		for _, path := range []string{"/mcp/peer", "/mcp"} {
+			c := f.connect(path, legacy, nil)
+			list, err := c.ListTools(context.Background(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			name := ""
+			for _, tool := range list.Tools {
+				if strings.HasSuffix(tool.Name, "regional") {
+					name = tool.Name
+				}
+			}
+			r, err := c.CallTool(context.Background(), &mcp.CallToolParams{Name: name, Arguments: map[string]any{"region": "zürich", "in": map[string]any{"n": 7}}})
+			if err != nil || textOf(r) != "=?base64?esO8cmljaA==?=|7" {
+				t.Errorf("session %v at %s: %v %+v", legacy, path, err, r)
+			}
+		}
+	}
+}
+
+func FuzzMirrored(f *testing.F) {
+	f.Add(`{"result":{"tools":[{"name":"a","inputSchema":{"properties":{"x":{"x-mcp-header":"X","properties":{"y":{"x-mcp-header":"Y"}}}}}}]}}`, `{"x":1}`)
+	f.Fuzz(func(t *testing.T, list, args string) {
+		if !json.Valid([]byte(list)) || !json.Valid([]byte(args)) {
+			return
+		}
+		u := &upstream{}
+		u.learnsHeaders([]byte(list))
+		h := map[string]string{}
+		e, ok := mcpEnvelope(`{"id":1,"method":"tools/call","params":{"name":"a","arguments":` + args + `}}`)
+		if !ok {
+			return
+		}
+		u.mirror(h, &e)
+		for k, v := range h {
+			if strings.ContainsAny(k+v, "\r\n\x00") || !token(strings.TrimPrefix(k, headerParam)) {
+				t.Fatalf("%q: %q", k, v)
+			}
+		}
+	})
+}

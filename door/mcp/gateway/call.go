@@ -183,7 +183,7 @@ func (p *party) initialize(ctx context.Context, e *mcp.Envelope) []byte {
 	if p.ctx.Err() != nil {
 		return mcp.ErrorAnswer(e.ID, codeServer, p.endedText())
 	}
-	hellos, err := p.greetings(ctx)
+	hellos, err := p.greetings(ctx, e)
 	if err != nil {
 		return mcp.ErrorAnswer(e.ID, codeServer, "Cordon: "+err.Error())
 	}
@@ -237,13 +237,13 @@ func (p *party) heard(ctx context.Context, h *hello) []byte {
 
 // greetings opens all servers of the endpoint at once. Of several, those that
 // cannot be opened are left out.
-func (p *party) greetings(ctx context.Context) ([]hello, error) {
+func (p *party) greetings(ctx context.Context, e *mcp.Envelope) ([]hello, error) {
 	out := make([]hello, len(p.at.ups))
 	errs := make([]error, len(p.at.ups))
 	var wg sync.WaitGroup
 	for i, u := range p.at.ups {
 		wg.Go(func() {
-			c := p.peerFor(u)
+			c := p.peerFor(u, e)
 			if _, _, errs[i] = c.openLink(ctx); errs[i] != nil {
 				return
 			}
@@ -272,13 +272,12 @@ func mergedHello(hellos []hello) []byte {
 	caps := map[string]json.RawMessage{}
 	text := ""
 	for _, h := range hellos {
-		c := mcp.Member(h.said, "capabilities")
-		for _, k := range mcp.Keys(c) {
+		for k, v := range mcp.Entries(mcp.Member(h.said, "capabilities")) {
 			switch k {
 			case "tools", "prompts", "resources", "completions", "logging":
-				// What one can the endpoint can.
-				if old := caps[k]; old == nil || len(mcp.Keys(mcp.Member(c, k))) > len(mcp.Keys(old)) {
-					caps[k] = mcp.Member(c, k)
+				// What one can the endpoint can; the longer says more.
+				if len(v) > len(caps[k]) {
+					caps[k] = v
 				}
 			}
 		}
@@ -421,13 +420,16 @@ func (p *party) askPerson(ctx context.Context, j *mcp.Judge, msg []byte, v mcp.V
 	return v
 }
 
+// maxInputs is how much a server may ask for at once.
+const maxInputs = 16
+
 // maxRounds is how often a server without sessions may ask before it answers.
 const maxRounds = 10
 
 // send sends a request that may pass to a server, and returns its answer as the
 // client may have it.
 func (p *party) send(ctx context.Context, u *upstream, j *mcp.Judge, r *request, msg []byte, x *exchange) []byte {
-	c := p.peerFor(u)
+	c := p.peerFor(u, r.e)
 	x.got = func(m []byte) { p.fromServer(ctx, j, c, x, m) }
 	for round := 0; ; round++ {
 		_, e, err := c.openLink(ctx)
@@ -441,6 +443,9 @@ func (p *party) send(ctx context.Context, u *upstream, j *mcp.Judge, r *request,
 		answer, err := c.request(ctx, x)
 		if err != nil {
 			return p.undone(ctx, u, j, r, err)
+		}
+		if r.e.Method == "tools/list" && e == eraStateless && p.id != "" {
+			u.learnsHeaders(answer)
 		}
 		answer = p.judged(ctx, j, r, answer)
 		if p.id == "" || mcp.Text(mcp.Member(answer, "result", "resultType")) != "input_required" {
@@ -471,6 +476,7 @@ func (p *party) dress(c *peer, e era, r *request, msg []byte, x *exchange) {
 		x.msg = c.withMeta(msg)
 		env, _ := mcp.ReadEnvelope(x.msg)
 		x.headers = standardHeaders(&env, nil)
+		c.up.mirror(x.headers, &env)
 	case e == eraStateless:
 		env, _ := mcp.ReadEnvelope(x.msg)
 		x.headers = standardHeaders(&env, r.headers)
@@ -605,21 +611,25 @@ func (c *peer) unsolicited(msg []byte) {
 // and returns the call that carries the answers.
 func (p *party) gather(ctx context.Context, x *exchange, msg, answer []byte) ([]byte, error) {
 	wants := mcp.Member(answer, "result", "inputRequests")
-	keys := mcp.Keys(wants)
-	if len(keys) > 16 {
-		return nil, errors.New("the server asked for too many inputs at once")
-	}
-	asked := make([]*question, len(keys))
-	for i, k := range keys {
-		want := mcp.Member(wants, k)
+	var keys []string
+	var asked []*question
+	for k, want := range mcp.Entries(wants) {
+		if len(keys) >= maxInputs {
+			return nil, errors.New("the server asked for too many inputs at once")
+		}
 		q := append([]byte(`{"jsonrpc":"2.0","id":"","method":`), quote(mcp.Text(mcp.Member(want, "method")))...)
 		if params := mcp.Member(want, "params"); params != nil {
 			q = append(append(q, `,"params":`...), params...)
 		}
-		var ok bool
-		if asked[i], ok = p.ask(nil, append(q, '}'), x); !ok {
+		question, ok := p.ask(nil, append(q, '}'), x)
+		if !ok {
 			return nil, errors.New("the server asks for input and the client cannot be asked")
 		}
+		keys, asked = append(keys, k), append(asked, question)
+	}
+	// One that asks for nothing is busy, and wants the call again later.
+	if len(keys) == 0 && !pause(ctx, retryFirst) {
+		return nil, context.Cause(ctx)
 	}
 	responses := []byte(`{}`)
 	for i, k := range keys {
@@ -671,7 +681,7 @@ const maxPages = 64
 // items are all items of one server's list, under their prefixed names. A
 // server that cannot be asked has none: the others are to be had all the same.
 func (p *party) items(ctx context.Context, u *upstream, r *request, x *exchange) [][]byte {
-	c := p.peerFor(u)
+	c := p.peerFor(u, r.e)
 	if _, _, err := c.openLink(ctx); err != nil {
 		p.gw.cfg.Logf("gateway: %v", err)
 		return nil

@@ -151,3 +151,5 @@ type slowly struct {
 }
 
 func (s *slowly) Read(b []byte) (int, error) { return s.r.Read(b[:min(len(b), s.n)]) }
+
+func mcpEnvelope(msg string) (mcp.Envelope, bool) { return mcp.ReadEnvelope([]byte(msg)) }

@@ -1,6 +1,7 @@
 // Package gateway is the door for clients of the Model Context Protocol over
 // HTTP: several servers behind one address, each with an endpoint of its own
-// (/mcp/NAME) and all of them behind one (/mcp), where names are prefixed.
+// (/mcp/NAME) and all of them behind one (/mcp), where names are prefixed. Below
+// /sse the same is there in the transport of 2024-11-05.
 //
 // It speaks revision 2026-07-28, which has no sessions, and the four before
 // it, to clients and to servers alike, and translates where the two sides

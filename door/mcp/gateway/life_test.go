@@ -735,3 +735,114 @@ func TestHeadersAreBoundedAndHaveTheirTime(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// scripted is a server on a stream whose answers to calls a test writes.
+func scripted(t testing.TB, change func(*Config), answer func(id string) string) *fixture {
+	return start(t, newGuard(), func(c *Config) {
+		if change != nil {
+			change(c)
+		}
+		c.StartSandboxed = func(context.Context, cordon.Run, string, []string, []string) (io.ReadWriteCloser, func() error, error) {
+			ours, theirs := net.Pipe()
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				in := bufio.NewScanner(theirs)
+				in.Buffer(nil, 1<<20)
+				for in.Scan() {
+					var m struct {
+						ID     json.RawMessage
+						Method string
+					}
+					if json.Unmarshal(in.Bytes(), &m) != nil || m.ID == nil || m.Method == "" {
+						continue
+					}
+					out := ""
+					switch m.Method {
+					case "initialize":
+						out = fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}}}}`, m.ID)
+					case "server/discover":
+						out = fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}`, m.ID)
+					default:
+						out = answer(string(m.ID))
+					}
+					if _, err := io.WriteString(theirs, out+"\n"); err != nil {
+						return
+					}
+				}
+			}()
+			return ours, func() error { <-done; return nil }, nil
+		}
+	}, Server{Name: "peer", Command: []string{"x"}, Sandbox: "native"})
+}
+
+func TestServersOnAStreamThatLie(t *testing.T) {
+	const ok = `"content":[{"type":"text","text":"right"}]`
+	right := func(id string) string { return `{"jsonrpc":"2.0","id":` + id + `,"result":{` + ok + `}}` }
+	for name, c := range map[string]struct {
+		answer func(id string) string
+		want   string
+	}{
+		"lines that are no messages": {func(id string) string { return "starting…\n[]\n7\n\n" + right(id) }, ok},
+		"answers to nothing": {func(id string) string {
+			return right("99") + "\n" + right(`"x"`) + "\n" + right("null") + "\n" + right(id)
+		}, ok},
+		"an answer in another spelling": {func(id string) string { return strings.Replace(right(id), `"id":`+id, `"id":`+id+".0", 1) }, ok},
+		"the right answer, and another": {func(id string) string { return right(id) + "\n" + strings.Replace(right(id), "right", "wrong", 1) }, ok},
+		"a batch":                       {func(id string) string { return `[{"jsonrpc":"2.0","method":"notifications/x"},` + right(id) + `]` }, ok},
+		"a request under the call's id": {func(id string) string { return `{"jsonrpc":"2.0","id":` + id + `,"method":"ping"}` + "\n" + right(id) }, ok},
+		"progress that nobody asked for": {func(id string) string {
+			return `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + id + `,"progress":1}}` + "\n" + right(id)
+		}, ok},
+		"an answer that is too long":         {func(id string) string { return strings.Replace(right(id), "right", strings.Repeat("x", 300_000), 1) }, "longer than"},
+		"a result that can be read two ways": {func(id string) string { return `{"jsonrpc":"2.0","id":` + id + `,"result":{` + ok + `},"Result":{}}` }, "two ways"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := scripted(t, func(c *Config) { c.Limits.Message = 200_000 }, c.answer)
+			id := f.session("/mcp/peer")
+			_, got := f.do("POST", "/mcp/peer", callBody("1", "echo", "{}"), headerSession, id)
+			if got = message(got); !strings.Contains(got, c.want) || !strings.Contains(got, `"id":1`) {
+				t.Errorf("with a session: %s", got)
+			}
+			body, headers := statelessCall(`"a"`, "echo", "{}")
+			_, got = f.do("POST", "/mcp/peer", body, headers...)
+			if got = message(got); !strings.Contains(got, c.want) || !strings.Contains(got, `"id":"a"`) {
+				t.Errorf("without: %s", got)
+			}
+		})
+	}
+}
+
+// Clients that share a server's stream use the same ids and progress tokens,
+// and each gets its own.
+func TestClientsOfOneStreamAreKeptApart(t *testing.T) {
+	f := scripted(t, nil, func(id string) string {
+		return fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%[1]s,"progress":%[1]s}}`+"\n"+`{"jsonrpc":"2.0","id":%[1]s,"result":{"content":[{"type":"text","text":"wire %[1]s"}]}}`, id)
+	})
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	seen := map[string]bool{}
+	for range 20 {
+		wg.Go(func() {
+			body, headers := statelessCall("1", "echo", "{}")
+			body = strings.Replace(body, `"_meta":{`, `"_meta":{"progressToken":"mine",`, 1)
+			_, got := f.do("POST", "/mcp/peer", body, headers...)
+			last := message(got)
+			if !strings.Contains(last, `"id":1,`) || strings.Count(got, `"progressToken":"mine"`) != 1 {
+				t.Errorf("%s", got)
+			}
+			// The progress is that of the same request.
+			wire := last[strings.Index(last, "wire ")+5 : strings.LastIndex(last, `"}]`)]
+			if !strings.Contains(got, `"progress":`+wire+"}") {
+				t.Errorf("%s", got)
+			}
+			mu.Lock()
+			seen[wire] = true
+			mu.Unlock()
+		})
+	}
+	wg.Wait()
+	if len(seen) != 20 {
+		t.Errorf("%d answers", len(seen))
+	}
+}

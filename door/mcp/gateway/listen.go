@@ -36,7 +36,7 @@ func (p *party) listenHere(ctx context.Context, r *request, wants []byte, uris [
 	// What changes after the client was told that it listens has to reach it.
 	var ready sync.WaitGroup
 	for _, u := range p.at.ups {
-		ready.Go(func() { p.hear(ctx, u, wants, watched[u]) })
+		ready.Go(func() { p.hear(ctx, u, r.e, wants, watched[u]) })
 	}
 	ready.Wait()
 	ack := append([]byte(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":`), wants...)
@@ -56,8 +56,8 @@ const hearFor = time.Second
 
 // hear opens what a server sends of itself, and asks it for what the listener
 // wants. It returns when that is so, or after a while.
-func (p *party) hear(ctx context.Context, u *upstream, wants []byte, uris []string) {
-	c := p.peerFor(u)
+func (p *party) hear(ctx context.Context, u *upstream, env *mcp.Envelope, wants []byte, uris []string) {
+	c := p.peerFor(u, env)
 	l, e, err := c.openLink(ctx)
 	if err != nil {
 		p.gw.cfg.Logf("gateway: %v", err)

@@ -298,16 +298,34 @@ func (p *party) newJudge(u *upstream) *mcp.Judge {
 	return j
 }
 
-// peerFor is the party's connection to a server, made where it is absent.
-func (p *party) peerFor(u *upstream) *peer {
+// peerFor is the party's connection to a server, made where it is absent. A
+// stateless client says with each request what it can be asked; a server with
+// sessions is told once, and so there is one connection for each set of it.
+func (p *party) peerFor(u *upstream, e *mcp.Envelope) *peer {
+	caps := ""
+	if p.id == "" && e != nil {
+		caps = askable(e)
+	}
+	key := u.cfg.Name + "\x00" + caps
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := p.peers[u.cfg.Name]
+	c := p.peers[key]
 	if c == nil {
-		c = &peer{up: u, party: p, flights: map[string]*exchange{}}
-		p.peers[u.cfg.Name] = c
+		c = &peer{up: u, party: p, caps: caps, flights: map[string]*exchange{}}
+		p.peers[key] = c
 	}
 	return c
+}
+
+// askable are the first letters of what a stateless client can be asked.
+func askable(e *mcp.Envelope) string {
+	out := ""
+	for _, kind := range []string{"elicitation", "sampling", "roots"} {
+		if mcp.Member(e.Params, "_meta", metaCapabilities, kind) != nil {
+			out += kind[:1]
+		}
+	}
+	return out
 }
 
 // ask sends the client a request and returns the question that waits for its

@@ -85,7 +85,7 @@ func (p *party) statelessNote(body []byte, e *mcp.Envelope, out *stream) {
 func (p *party) serveStateless(ctx context.Context, cancel context.CancelCauseFunc, r *request) []byte {
 	x := &exchange{method: r.e.Method, clientID: r.e.ID, out: r.out, cancel: cancel}
 	if p.at.aggregate() && r.e.Method == "server/discover" {
-		hellos, err := p.greetings(ctx)
+		hellos, err := p.greetings(ctx, r.e)
 		if err != nil {
 			return mcp.ErrorAnswer(r.e.ID, codeServer, "Cordon: "+err.Error())
 		}
@@ -101,7 +101,7 @@ func (p *party) serveStateless(ctx context.Context, cancel context.CancelCauseFu
 	if u == nil {
 		return p.route(ctx, r, x)
 	}
-	if !p.asksMidway(ctx, u, r.e.Method) {
+	if !p.asksMidway(ctx, u, r.e) {
 		return p.one(ctx, u, r, own, x)
 	}
 	return p.oneMidway(ctx, u, r, own)
@@ -109,12 +109,13 @@ func (p *party) serveStateless(ctx context.Context, cancel context.CancelCauseFu
 
 // asksMidway: the server has sessions, and may send requests of its own while
 // it works on this one.
-func (p *party) asksMidway(ctx context.Context, u *upstream, method string) bool {
+func (p *party) asksMidway(ctx context.Context, u *upstream, e *mcp.Envelope) bool {
+	method := e.Method
 	if method != "tools/call" && method != "prompts/get" && method != "resources/read" {
 		return false
 	}
-	_, e, err := p.peerFor(u).openLink(ctx)
-	return err == nil && e == eraSessions
+	_, speaks, err := p.peerFor(u, e).openLink(ctx)
+	return err == nil && speaks == eraSessions
 }
 
 // parked is a call of a stateless client at a server with sessions. It goes on
@@ -124,6 +125,7 @@ type parked struct {
 	judge *mcp.Judge
 	r     *request // the first one
 	own   []byte
+	peer  *peer
 	x     *exchange
 	done  chan []byte
 	asks  chan []byte // requests of the server
@@ -134,6 +136,8 @@ type parked struct {
 	// waiting are the server's ids by the key that the client has.
 	waiting map[string][]byte
 }
+
+var errUndeclared = errors.New("the client cannot be asked what the server wants to know")
 
 const (
 	parkedState = "cordon-wait:"
@@ -157,7 +161,8 @@ func (p *party) oneMidway(ctx context.Context, u *upstream, r *request, own []by
 	k := &parked{u: u, judge: j, r: r, own: own, done: make(chan []byte, 1), asks: make(chan []byte, 16),
 		since: time.Now(), out: r.out, waiting: map[string][]byte{}}
 	k.x = &exchange{method: r.e.Method, clientID: r.e.ID, cancel: cancel}
-	c := p.peerFor(u)
+	c := p.peerFor(u, r.e)
+	k.peer = c
 	k.x.got = func(msg []byte) { k.came(p, c, msg) }
 	k.x.msg = withoutMeta(mcp.Edit(mcp.Edit(v.Forward, nil, "params", "inputResponses"), nil, "params", "requestState"))
 	p.gw.work.Add(1)
@@ -235,10 +240,15 @@ func canBe(asked string, e *mcp.Envelope) bool {
 // returns nil where the client cannot be asked that; the server is told.
 func (p *party) park(k *parked, r *request, ask []byte) []byte {
 	e, _ := mcp.ReadEnvelope(ask)
-	c := p.peerFor(k.u)
 	if !canBe(e.Method, r.e) {
-		c.tell(p.ctx, mcp.ErrorAnswer(e.ID, codeNoMethod, "the client did not say that it can be asked this"))
-		return nil
+		k.peer.tell(p.ctx, mcp.ErrorAnswer(e.ID, codeNoMethod, "the client did not say that it can be asked this"))
+		kind, _, _ := strings.Cut(e.Method, "/")
+		if kind != "elicitation" && kind != "sampling" && kind != "roots" {
+			return nil // no client can
+		}
+		k.x.cancel(errUndeclared)
+		answer := mcp.ErrorAnswer(r.e.ID, codeCapabilities, "The server asks for what the client did not say that it can do: "+kind)
+		return mcp.Edit(answer, fmt.Appendf(nil, `{"requiredCapabilities":{%s:{}}}`, quote(kind)), "error", "data")
 	}
 	state := parkedState + rand.Text()
 	key := "q1"
@@ -300,7 +310,7 @@ func (p *party) resume(ctx context.Context, r *request, state string) []byte {
 	waiting := k.waiting
 	k.waiting = map[string][]byte{}
 	k.mu.Unlock()
-	c := p.peerFor(u)
+	c := k.peer
 	for key, id := range waiting {
 		if response := mcp.Member(r.e.Params, "inputResponses", key); response != nil {
 			c.tell(ctx, mcp.ResultAnswer(id, response))
@@ -356,7 +366,7 @@ func (p *party) listen(ctx context.Context, r *request) []byte {
 	}
 	if !p.at.aggregate() {
 		u := p.at.first()
-		_, e, err := p.peerFor(u).openLink(ctx)
+		_, e, err := p.peerFor(u, r.e).openLink(ctx)
 		if err != nil {
 			return mcp.ErrorAnswer(r.e.ID, codeServer, "Cordon: "+err.Error())
 		}

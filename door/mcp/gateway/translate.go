@@ -238,7 +238,7 @@ func (c *peer) withMeta(msg []byte) []byte {
 }
 
 // initParams are the params of initialize: the client's own, or for stateless
-// clients ones under which the server may ask whatever it can.
+// clients ones with what these clients can be asked.
 func (c *peer) initParams() []byte {
 	p := c.party
 	if p.id != "" {
@@ -247,7 +247,13 @@ func (c *peer) initParams() []byte {
 		}
 		return []byte(`{}`)
 	}
-	return []byte(`{"protocolVersion":"` + legacyVersions[0] + `","capabilities":{"elicitation":{},"sampling":{},"roots":{}},"clientInfo":` + string(ownInfo) + `}`)
+	caps := []byte(`{}`)
+	for _, kind := range []string{"elicitation", "sampling", "roots"} {
+		if strings.Contains(c.caps, kind[:1]) {
+			caps = mcp.Edit(caps, []byte(`{}`), kind)
+		}
+	}
+	return []byte(`{"protocolVersion":"` + legacyVersions[0] + `","capabilities":` + string(caps) + `,"clientInfo":` + string(ownInfo) + `}`)
 }
 
 // isCacheable: results of the method say how long they hold.

@@ -48,6 +48,8 @@ type upstream struct {
 	fails int
 	next  time.Time
 	last  error
+	// mirrors are the arguments that its tools want in headers.
+	mirrors map[string][]mirrored
 	// running counts its processes.
 	running int
 	// speaks is which era it was found to speak when it was asked for the
@@ -152,6 +154,7 @@ var errGone = errors.New("the server has forgotten the session")
 type peer struct {
 	up    *upstream
 	party *party
+	caps  string // what stateless clients behind it can be asked
 
 	opening sync.Mutex // held while a link is made
 
