@@ -648,6 +648,7 @@ func FuzzFile(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Add([]byte(sectionsFile))
+	f.Add([]byte(testsFile))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := Load(world{files: yamlFile(string(data))}.input())
 		if (c == nil) == (err == nil) {
@@ -673,6 +674,11 @@ func FuzzFile(f *testing.F) {
 		for _, s := range c.Gateway().Servers {
 			if s.Name == "" || (s.Transport == "stdio") != (len(s.Command) > 0) || (s.Transport == "stdio") != (s.Sandbox != "") || (s.URL == "") != (s.Transport == "stdio") {
 				t.Fatalf("server %+v", s)
+			}
+		}
+		for _, test := range c.Tests() {
+			if !json.Valid(test.Args) || test.Args[0] != '{' || test.Name == "" || test.Tool == "" || test.Line < 1 {
+				t.Fatalf("test %+v with %s", test, test.Args)
 			}
 		}
 		for _, tenant := range c.Tenants() {

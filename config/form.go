@@ -11,7 +11,7 @@ import (
 // the form tells it to people, and to editors as a schema.
 type form struct {
 	kind kind
-	// words are those of oneWord, in any case of letters.
+	// words are those of oneWord and wordsByComma, in any case of letters.
 	words []string
 	// least and most bound a number; least 0 is then more than 0.
 	least, most float64
@@ -28,6 +28,7 @@ const (
 	unsaid kind = iota // no form was given, which a test refuses
 	yesNo
 	oneWord
+	wordsByComma // one word, or several in one text
 	wholeNumber
 	positive
 	priceOf
@@ -127,6 +128,8 @@ func tokenFields() []field {
 		{"tier", "The bearer's tier; without this key `student`.", words(tiers()...), false},
 		{"profile", "The profile of its runs; without this key the file's.", words(Profiles()...), false},
 		{"workspace", "The directory that its runs work in.", form{kind: absolute}, false},
+		{"servers", "The servers that it may call; without this key all of them.", form{kind: serverName, many: true}, false},
+		{"asks_its_user", "`false` for an agent that holds its token itself: no person is asked through its client.", form{kind: yesNo}, false},
 	}
 }
 
@@ -143,7 +146,7 @@ func (f form) wantedOne() string {
 	switch f.kind {
 	case yesNo:
 		return "`true` or `false`"
-	case oneWord:
+	case oneWord, wordsByComma:
 		return "`" + strings.Join(f.words, "`, `") + "`"
 	case wholeNumber:
 		return fmt.Sprintf("whole number, %s to %s", decimal(f.least), decimal(f.most))

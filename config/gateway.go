@@ -75,6 +75,10 @@ type GatewayToken struct {
 	Profile             string
 	// Workspace is an absolute path, or empty.
 	Workspace string
+	// Servers are those that it may call; nil is all of them.
+	Servers []string
+	// Headless: no person is asked through its client.
+	Headless bool
 }
 
 // MinToken is the least length of a bearer token in bytes.
@@ -340,6 +344,18 @@ func (l *loader) gatewayToken(at string, item *yaml.Node) (t GatewayToken) {
 			l.one(&t.Profile, full, value, func(s string) (string, error) { return oneOf(s, Profiles()...) })
 		case "workspace":
 			l.one(&t.Workspace, full, value, l.places.path)
+		case "servers":
+			t.Servers = []string{} // an empty list permits none
+			for _, name := range l.nameList(full, value) {
+				if _, err := parseServerName(name); err != nil {
+					l.failAt(value, full, err)
+				}
+				appendNew(&t.Servers, name)
+			}
+		case "asks_its_user":
+			if p := single(l, full, value, parseBool); p != nil {
+				t.Headless = !*p
+			}
 		}
 	})
 	return t

@@ -10,6 +10,9 @@ import (
 // here is empty, which a test refuses.
 func about(name string) string {
 	return map[string]string{
+		"enabled":                        "`false` turns everything off, whatever else is set; `true` turns mode `off` into `shadow`.",
+		"force_enforce":                  "`true` is mode `enforce`, over the file.",
+		"e2b_api_key":                    "The key of the runtime `e2b`.",
 		"mode":                           "`shadow` computes and stores everything and refuses nothing; `enforce` refuses what is not allowed; `off` judges nothing.",
 		"profile":                        "What tiers mean for runs that name none: `coding` for coding agents, in whose workspace they work; `atom` for agents with a data directory.",
 		"tier":                           "The tier of runs whose door knows none better.",
@@ -59,7 +62,7 @@ func about(name string) string {
 		"proposals":                      "Calls that wait for a person.",
 		"proposals.ttl_seconds":          "Seconds that a proposal waits, and that an approval can be taken up.",
 		"egress":                         "What the proxies read beside the hosts.",
-		"egress.ecosystems":              "Ecosystems whose registries' traffic is checked.",
+		"egress.ecosystems":              "Package ecosystems whose registries, as you have configured them, may be reached; `none` drops those that were named before it. Without this key they are the profile's own.",
 		"egress.llm":                     "Model servers that programs reach by a base URL of the proxy, which adds the key.",
 		"egress.prices":                  "A file of models' prices.",
 		"sandbox":                        "What runtimes with an image of their own start from; without these keys the runtime's default.",
@@ -84,61 +87,56 @@ func about(name string) string {
 // another package reads.
 func Reference(tools string) []byte {
 	var b bytes.Buffer
-	section := ""
-	lists := []setting{}
-	head := func() {
-		b.WriteString("\n| Key | Value | Default | Also set by | What it does |\n|---|---|---|---|---|\n")
-	}
+	all := table()
 	b.WriteString("## Single settings\n")
-	head()
-	defaults := doors()
+	writeSettings(&b, all, func(s *setting) bool { return !s.noFile && !strings.Contains(s.name, ".") })
 	// A section's settings do not stand together in the table.
 	done := map[string]bool{}
-	all := table()
-	row := func(s *setting) {
-		if s.form.fields != nil || s.form.kind == elsewhere {
-			lists = append(lists, *s)
+	for i := range all {
+		section, _, nested := strings.Cut(all[i].name, ".")
+		if !nested || done[section] {
+			continue
+		}
+		done[section] = true
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n", section, about(section))
+		writeSettings(&b, all, func(s *setting) bool { return strings.HasPrefix(s.name, section+".") })
+	}
+	for _, s := range all {
+		switch {
+		case s.form.kind == elsewhere:
+			fmt.Fprintf(&b, "\n## Entries of %s\n\n%s\n\n%s", s.name, about(s.name), tools)
+		case s.form.fields != nil:
+			fmt.Fprintf(&b, "\n## Entries of %s\n\n%s\n\n| Key | Value | Needed | What it does |\n|---|---|---|---|\n", s.name, about(s.name))
+			writeFields(&b, "", s.form.fields())
+		}
+	}
+	b.WriteString("\n## Variables without a key\n\n| Variable | What it does |\n|---|---|\n")
+	for i := range all {
+		if s := &all[i]; s.noFile {
+			fmt.Fprintf(&b, "| %s | %s |\n", alsoSet(s), cell(about(s.name)))
+		}
+	}
+	return b.Bytes()
+}
+
+// writeSettings writes a table of the settings that are chosen.
+func writeSettings(b *bytes.Buffer, all []setting, chosen func(*setting) bool) {
+	b.WriteString("\n| Key | Value | Default | Also set by | What it does |\n|---|---|---|---|---|\n")
+	defaults := doors()
+	for i := range all {
+		s := &all[i]
+		if !chosen(s) {
+			continue
 		}
 		value := s.show(&defaults)
 		if value != "" {
 			value = "`" + value + "`"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", s.name, cell(s.form.wanted()), value, alsoSet(s), cell(about(s.name)))
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s |\n", s.name, cell(s.form.wanted()), value, alsoSet(s), cell(about(s.name)))
 	}
-	for i := range all {
-		if s := &all[i]; !s.noFile && !strings.Contains(s.name, ".") {
-			row(s)
-		}
-	}
-	for i := range all {
-		name, _, nested := strings.Cut(all[i].name, ".")
-		if !nested || done[name] {
-			continue
-		}
-		done[name], section = true, name
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n", section, about(section))
-		head()
-		for j := range all {
-			if strings.HasPrefix(all[j].name, section+".") {
-				row(&all[j])
-			}
-		}
-	}
-	for _, s := range lists {
-		fmt.Fprintf(&b, "\n## Entries of %s\n\n%s\n", s.name, about(s.name))
-		if s.form.kind == elsewhere {
-			b.WriteString("\n" + tools)
-			continue
-		}
-		writeFields(&b, "", s.form.fields())
-	}
-	return b.Bytes()
 }
 
 func writeFields(b *bytes.Buffer, prefix string, fields []field) {
-	if prefix == "" {
-		b.WriteString("\n| Key | Value | Needed | What it does |\n|---|---|---|---|\n")
-	}
 	for _, f := range fields {
 		needed := ""
 		if f.required {

@@ -72,6 +72,9 @@ func (f form) schemaOne() map[string]any {
 		return anyOf(map[string]any{"type": "boolean"}, pattern(anyCase("true", "false", "yes", "no", "on", "off", "1", "0")), map[string]any{"enum": []int{0, 1}})
 	case oneWord:
 		return anyOf(map[string]any{"enum": f.words}, pattern(anyCase(f.words...)))
+	case wordsByComma:
+		one := anyCase(f.words...)
+		return anyOf(map[string]any{"enum": f.words}, pattern(one+`(?:\s*,\s*`+one+`)*`))
 	case wholeNumber:
 		return anyOf(map[string]any{"type": "integer", "minimum": f.least, "maximum": f.most}, pattern(`\+?0*[1-9][0-9]{0,15}`))
 	case positive:

@@ -50,6 +50,7 @@ func goodFiles() map[string]string {
 		"the largest caps":           "caps: {tool_calls: 1000000000, bytes_written: 1125899906842624, cost_usd: 1000000000}\n",
 		"the smallest caps":          "caps: {tool_calls: 1, exec_seconds: 0.000001, cost_usd: 1e-9}\n",
 		"a list of one":              "read: /srv\nallow_hosts: example.com\negress: {ecosystems: npm}\n",
+		"words in one text":          "egress: {ecosystems: [\"npm, GO\", apt]}\n",
 		"empty lists":                "read: []\nallow_hosts: []\nallow_tools: []\ntests: []\ngateway: {servers: [], tokens: []}\n",
 		"names that are numbers":     "allow_tools: [12, true]\ntenants: {\"7\": {tools: 5}}\n",
 		"a path with odd signs":      "read: [\"/srv/a b/ü\", \"~\", \"~/\"]\nwrite: /...\n",
@@ -123,7 +124,7 @@ func TestTheSchemaRefusesWhatLoadRefuses(t *testing.T) {
 // badValues has a value that each form does not have, at every setting.
 func badValues() []badFile {
 	wrong := map[kind][]string{
-		yesNo: {"maybe", "2", "[true]"}, oneWord: {"colour", "5", "{}"}, wholeNumber: {"0", "-1", "1.5", "many", "1e16", "true"},
+		yesNo: {"maybe", "2", "[true]"}, oneWord: {"colour", "5", "{}"}, wordsByComma: {"colour", "\"\"", "\"npm,\"", "{}"}, wholeNumber: {"0", "-1", "1.5", "many", "1e16", "true"},
 		positive: {"0", "-1", "many", "1e300", "\"0.0\"", ".inf"}, priceOf: {"-1", "free", "1e9"},
 		plainName: {"\"\"", "\"a\\nb\"", "{a: b}"}, absolute: {"x", "~root", "\"\"", "5"}, belowRoot: {"x", "/", "/..", "//"},
 		storeName: {"x", "\"\"", "\"a\\u0001://b\""}, webURL: {"example.com", "ftp://a", "https://", "https://u@h/", "https://h/#x", "5"},
@@ -153,12 +154,12 @@ func badValues() []badFile {
 
 func TestEverySettingOfTheFileIsDescribed(t *testing.T) {
 	for _, s := range table() {
-		if s.noFile {
-			continue
-		}
 		section, _, nested := strings.Cut(s.name, ".")
 		if about(s.name) == "" || nested && about(section) == "" {
 			t.Errorf("%s: no description", s.name)
+		}
+		if s.noFile {
+			continue
 		}
 		if s.form.kind == unsaid || s.form.wanted() == "" {
 			t.Errorf("%s: no form", s.name)

@@ -177,7 +177,7 @@ func sectionSettings() []setting {
 				return err
 			},
 			show: func(v *values) string { return decimal(v.proposalTTL.Seconds()) }},
-		{name: "egress.ecosystems", flag: "ecosystem", form: form{kind: oneWord, words: ecosystemWords(), many: true},
+		{name: "egress.ecosystems", flag: "ecosystem", form: form{kind: wordsByComma, words: ecosystemWords(), many: true},
 			add: addEcosystems, show: showEcosystems},
 		{name: "egress.llm", form: form{kind: items, fields: llmFields, rule: llmRule}, node: (*loader).llm, show: func(v *values) string {
 			var names []string

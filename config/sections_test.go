@@ -63,7 +63,7 @@ gateway:
       headers_env: {Authorization: REMOTE_AUTH}
     - {name: old, transport: sse, url: "http://127.0.0.1:4000/sse"}
   tokens:
-    - {token_env: TOKEN_ANN, tenant: acme, agent: bot, user: ann, tier: intern, profile: atom, workspace: /srv/ann}
+    - {token_env: TOKEN_ANN, tenant: acme, agent: bot, user: ann, tier: intern, profile: atom, workspace: /srv/ann, servers: [files], asks_its_user: false}
     - {sha256: "` + hashOfBob + `", tenant: acme, user: bob}
     - {token_env: TOKEN_NONE}
     - {token_env: TOKEN_SHORT}
@@ -122,7 +122,7 @@ func TestTheGateway(t *testing.T) {
 		},
 		Tokens: []GatewayToken{
 			{TokenEnv: "TOKEN_ANN", SHA256: hex.EncodeToString(sum[:]), Tenant: "acme", Agent: "bot", User: "ann", Tier: cordon.Intern,
-				Profile: "atom", Workspace: "/srv/ann"},
+				Profile: "atom", Workspace: "/srv/ann", Servers: []string{"files"}, Headless: true},
 			{SHA256: strings.ToLower(hashOfBob), Tenant: "acme", User: "bob"},
 			{TokenEnv: "TOKEN_NONE"}, {TokenEnv: "TOKEN_SHORT"},
 		},
@@ -209,6 +209,8 @@ func badSections() []badFile {
 		{"a variable that is none", server("{name: x, transport: stdio, command: x, env: {\"A=B\": c}}"), "gateway.servers[0].env"},
 		{"a token in the place of its variable", token("{token_env: s3cret-token}"), ":3: gateway.tokens[0].token_env value"},
 		{"a token in the place of its hash", token("{sha256: s3cret-token}"), ":3: gateway.tokens[0].sha256 value"},
+		{"a server of a token that is no name", token("{token_env: A, servers: [a/b]}"), "gateway.tokens[0].servers"},
+		{"a word where yes or no belongs", token("{token_env: A, asks_its_user: perhaps}"), "gateway.tokens[0].asks_its_user"},
 		{"a token that nothing names", token("{tenant: acme}"), "either token_env or sha256"},
 		{"a token that two things name", token("{token_env: A, sha256: " + hash + "}"), "either token_env or sha256"},
 		{"a token twice", token("{sha256: " + hash + "}\n  - {sha256: " + strings.ToLower(hash) + "}"), ":4: gateway.tokens[1]"},

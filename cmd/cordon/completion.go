@@ -36,6 +36,10 @@ func addFlagCompletions(cmd *cobra.Command, lists map[string]cobra.CompletionFun
 			_ = cmd.RegisterFlagCompletionFunc(name, list)
 		}
 	}
+	// Elsewhere the flag is a free name.
+	if cmd.Name() == "doctor" {
+		_ = cmd.RegisterFlagCompletionFunc("agent", cobra.FixedCompletions(install.Agents(), cobra.ShellCompDirectiveNoFileComp))
+	}
 	for _, sub := range cmd.Commands() {
 		addFlagCompletions(sub, lists)
 	}
@@ -51,6 +55,7 @@ func flagCompletions() map[string]cobra.CompletionFunc {
 		"mode":    words(cordon.Off.String(), cordon.Shadow.String(), cordon.Enforce.String()),
 		"tier":    words(cordon.Student.String(), cordon.Intern.String(), cordon.Supervised.String(), cordon.Autonomous.String()),
 		"profile": words(config.Profiles()...), "runtime": words(append(strings.Split(runtimeNames(), ", "), "auto")...),
+		"ecosystem": words(append(config.Ecosystems(), "all", "none")...),
 		"state":     words(string(audit.ProposalPending), string(audit.ProposalApproved), string(audit.ProposalRejected), string(audit.ProposalExpired), string(audit.ProposalExecuted), string(audit.ProposalFailed), string(audit.ProposalCancelled)),
 		"workspace": directories, "home": directories, "config": yaml,
 		"run": offerStored(runIDs), "run-id": offerStored(runIDs),
@@ -97,9 +102,9 @@ func offerStored(list func(context.Context, *cobra.Command, audit.Store, []strin
 				ctx = context.Background()
 			}
 			all, err := list(ctx, cmd, s, args)
-			for _, word := range all {
-				if strings.HasPrefix(word, typed) {
-					found = append(found, word)
+			for _, line := range all {
+				if word, _, _ := strings.Cut(line, "\t"); offerable(word) && strings.HasPrefix(word, typed) {
+					found = append(found, line)
 				}
 			}
 			return err
@@ -111,10 +116,24 @@ func offerStored(list func(context.Context, *cobra.Command, audit.Store, []strin
 	}
 }
 
-// described is a word with what a shell says beside it. What comes from calls
-// is made safe for a terminal.
+// offerable: a word that servers and agents named may be put on a command line
+// only if it means itself to every shell, and is no flag.
+func offerable(word string) bool {
+	return word != "" && word[0] != '-' && strings.Trim(word, plainLetters) == ""
+}
+
+const plainLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:/@%+,-"
+
+// described is a word with what a shell says beside it, in letters that mean
+// nothing to a script.
 func described(word string, about ...string) string {
-	return printable(word) + "\t" + printable(strings.Join(about, " "))
+	plain := func(c rune) rune {
+		if c == ' ' || strings.ContainsRune(plainLetters, c) {
+			return c
+		}
+		return '?'
+	}
+	return word + "\t" + strings.Map(plain, strings.Join(about, " "))
 }
 
 func runIDs(ctx context.Context, _ *cobra.Command, s audit.Store, _ []string) ([]string, error) {
@@ -169,7 +188,7 @@ func servers(ctx context.Context, _ *cobra.Command, s audit.Store, _ []string) (
 	for _, p := range pins {
 		if p.Server != "" && !seen[p.Server] {
 			seen[p.Server] = true
-			list = append(list, printable(p.Server))
+			list = append(list, p.Server)
 		}
 	}
 	return list, err
@@ -191,7 +210,7 @@ func waitingPins(ctx context.Context, _ *cobra.Command, s audit.Store, args []st
 		}
 		if word != "" && !seen[word] {
 			seen[word] = true
-			list = append(list, printable(word))
+			list = append(list, word)
 		}
 	}
 	return list, err

@@ -139,7 +139,10 @@ func gatewayConfig(core *core, c config.Gateway, run cordon.Run) (gateway.Config
 		}
 		id := gateway.Identity{
 			Name: "token-" + t.SHA256[:8], Tenant: t.Tenant, Agent: t.Agent, User: t.User, Tier: t.Tier, Profile: t.Profile,
-			Workspace: t.Workspace, Servers: []string{"*"},
+			Workspace: t.Workspace, Servers: t.Servers, NoElicitation: t.Headless,
+		}
+		if t.Servers == nil {
+			id.Servers = []string{"*"}
 		}
 		if id.Profile == "" {
 			id.Profile = core.config.Profile()

@@ -139,11 +139,27 @@ func writeRoff(b *bytes.Buffer, text string) {
 
 // roff is a line of text that no macro is read from.
 func roff(s string) string {
-	s = strings.NewReplacer(`\`, `\e`, "-", `\-`, "\n", " ").Replace(s)
+	var b strings.Builder
 	if strings.HasPrefix(s, ".") || strings.HasPrefix(s, "'") {
-		return `\&` + s
+		b.WriteString(`\&`)
 	}
-	return s
+	for _, c := range s {
+		switch {
+		case c == '\\':
+			b.WriteString(`\e`)
+		case c == '-':
+			b.WriteString(`\-`)
+		case c == '\n':
+			b.WriteByte(' ')
+		case c == '…': // no glyph of a terminal in ASCII
+			b.WriteString("...")
+		case c > 126:
+			fmt.Fprintf(&b, `\[u%04X]`, c)
+		default:
+			b.WriteRune(c)
+		}
+	}
+	return b.String()
 }
 
 func quoted(s string) string { return `"` + strings.ReplaceAll(roff(s), `"`, `\(dq`) + `"` }

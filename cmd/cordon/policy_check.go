@@ -89,7 +89,7 @@ func checkPolicy(ctx context.Context, file string, stderr io.Writer) (*policyRes
 	if err != nil {
 		return nil, err
 	}
-	data, err := os.ReadFile(path)
+	data, err := readPolicy(path)
 	if err != nil {
 		return nil, exitError{exitUsage, err}
 	}
@@ -97,13 +97,15 @@ func checkPolicy(ctx context.Context, file string, stderr io.Writer) (*policyRes
 	in := config.Input{File: path, Getenv: fileOnly(nil), ReadFile: func(string) ([]byte, error) { return data, nil }}
 	c, err := config.Load(in)
 	r.add(path, err)
-	if c == nil {
-		// Without a configuration the tools can still be read.
-		r.add(path, toolsIn(data))
-	} else {
+	switch {
+	case c != nil:
 		r.Notes = append(r.Notes, c.Notes()...)
 		r.checkParts(path, c)
+	case len(data) < maxPolicy:
+		// Without a configuration the tools can still be read.
+		r.add(path, toolsIn(data))
 	}
+	slices.SortStableFunc(r.Errors, func(a, b policyFault) int { return a.Line - b.Line })
 	if r.OK = len(r.Errors) == 0; !r.OK || len(c.Tests()) == 0 {
 		return r, nil
 	}
@@ -112,6 +114,19 @@ func checkPolicy(ctx context.Context, file string, stderr io.Writer) (*policyRes
 	}
 	r.OK = !slices.ContainsFunc(r.Tests, func(t testResult) bool { return !t.OK })
 	return r, nil
+}
+
+// maxPolicy is more than a configuration may have, which loading it then says.
+const maxPolicy = 1<<20 + 1
+
+// readPolicy reads a file once, which may be a pipe.
+func readPolicy(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxPolicy))
 }
 
 // fileOnly is the environment without the variables that set settings, but
@@ -165,9 +180,8 @@ func (r *policyResult) checkParts(path string, c *config.Config) {
 		hosts("tenants."+name+".allow_hosts", "tenants", t.AllowHosts)
 	}
 	before := len(r.Errors)
-	if _, err := policy.NewIssuer(policyConfig(c)); err != nil {
-		r.add(path, err)
-	}
+	_, err = policy.NewIssuer(policyConfig(c))
+	r.add(path, err)
 	for i := before; i < len(r.Errors); i++ {
 		f := &r.Errors[i]
 		for _, part := range [][2]string{{"allowed tools", "allow_tools"}, {"tenant", "tenants"}, {"write root", "write"}, {"read root", "read"}, {"host", "allow_hosts"}} {
@@ -176,7 +190,6 @@ func (r *policyResult) checkParts(path string, c *config.Config) {
 			}
 		}
 	}
-	slices.SortStableFunc(r.Errors, func(a, b policyFault) int { return a.Line - b.Line })
 }
 
 // add takes an error apart into what it joins, with their lines.
@@ -205,9 +218,10 @@ func lineIn(path, text string) int {
 	if _, rest, ok := strings.Cut(text, path+":"); ok {
 		digits = rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
 	}
-	// An error of the tools names the file, and then the line in words.
-	if m := lineWord.FindStringSubmatch(text); digits == "" && m != nil {
-		digits = m[1]
+	// An error of the tools names the file, and then lines in words: the tool's,
+	// and that of what is wrong in it.
+	if all := lineWord.FindAllStringSubmatch(text, -1); digits == "" && all != nil {
+		digits = all[len(all)-1][1]
 	}
 	n, err := strconv.Atoi(digits)
 	if err != nil {
