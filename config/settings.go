@@ -71,6 +71,10 @@ func (c *Config) Settings() []Setting {
 	return list
 }
 
+// IsSet reports whether the setting of that name has a value that somebody
+// gave, by flag, variable or file.
+func (c *Config) IsSet(name string) bool { _, ok := c.origins[name]; return ok }
+
 // table lists the settings in the order in which they are shown. Those that
 // only the file's structure sets (tenants, tools) have neither set nor add.
 func table() []setting {

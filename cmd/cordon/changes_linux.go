@@ -267,7 +267,7 @@ func (o *runOptions) report(out *outcome) error {
 // a path that was refused goes without saying.
 func listRefused(w io.Writer, refused []transaction.Refusal) {
 	type group struct {
-		first string
+		first transaction.Refusal
 		more  int
 	}
 	groups := map[string]*group{}
@@ -278,19 +278,21 @@ func listRefused(w io.Writer, refused []transaction.Refusal) {
 			continue
 		}
 		top = r.Path
-		if g := groups[r.Why]; g != nil {
+		// The reason names the path; what it says of it is the same for many.
+		why := strings.ReplaceAll(r.Why, r.Path, "")
+		if g := groups[why]; g != nil {
 			g.more++
 			continue
 		}
-		groups[r.Why] = &group{first: r.Path}
-		order = append(order, r.Why)
+		groups[why] = &group{first: r}
+		order = append(order, why)
 	}
 	for _, why := range order {
 		g, more := groups[why], ""
 		if g.more > 0 {
 			more = fmt.Sprintf(" and %d more", g.more)
 		}
-		fmt.Fprintf(w, "cordon: not committed: %s%s: %s\n", printable(g.first), more, printable(why))
+		fmt.Fprintf(w, "cordon: not committed: %s%s: %s\n", printable(g.first.Path), more, printable(g.first.Why))
 	}
 }
 
@@ -299,7 +301,11 @@ func listChanges(w io.Writer, out *outcome) {
 	if out.Committed {
 		what = "committed"
 	}
-	fmt.Fprintf(w, "cordon: %d changes, %s\n", len(out.Changes), what)
+	noun := "changes"
+	if len(out.Changes) == 1 {
+		noun = "change"
+	}
+	fmt.Fprintf(w, "cordon: %d %s, %s\n", len(out.Changes), noun, what)
 	for _, c := range out.Changes {
 		fmt.Fprintf(w, "  %-8s %s\n", c.Kind, printable(c.Path))
 	}

@@ -3,10 +3,10 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
+	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cordon-sandbox/cordon/contain/sandbox"
@@ -66,7 +66,11 @@ func insideCommand() *cobra.Command {
 func (o *runOptions) serveInside(ctx context.Context, w *walls, args []string) (sandbox.Result, error) {
 	w.caps.Wall, w.caps.OutputBytes = serverLife, serverOutput
 	s := w.spec(nil, args)
-	s.Mounts = append(s.Mounts, w.inPlace()...)
+	mounts, err := w.inPlace()
+	if err != nil {
+		return sandbox.Result{}, err
+	}
+	s.Mounts = append(s.Mounts, mounts...)
 	cmd := o.runFlags.cmd
 	s.Stdin, s.Stdout, s.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -82,54 +86,54 @@ func (o *runOptions) serveInside(ctx context.Context, w *walls, args []string) (
 // inPlace shows the workspace as its tier may have it, and over it, read-only,
 // what of it is protected. What is protected and is not there yet can be made:
 // the guard refuses it by its name, the walls do not.
-func (w *walls) inPlace() []sandbox.Mount {
+func (w *walls) inPlace() ([]sandbox.Mount, error) {
 	p := w.policy
 	ws := sandbox.Mount{Source: real(p.Workspace()), Target: p.Workspace()}
 	if !slices.Contains(p.Roots(), policy.Root{Path: p.Workspace(), Write: true}) {
-		return []sandbox.Mount{ws}
+		return []sandbox.Mount{ws}, nil
 	}
 	ws.Access = sandbox.ReadWrite
-	return append([]sandbox.Mount{ws}, w.covered(ws)...)
+	covered, err := w.covered(ws)
+	return append([]sandbox.Mount{ws}, covered...), err
 }
 
-// maxCovered is how many protected paths are shown read-only.
-const maxCovered = 256
+const (
+	// maxCovered is how many protected paths can be shown read-only.
+	maxCovered = 512
+	// maxLooked is how many names of a workspace are looked at.
+	maxLooked = 100_000
+)
 
-// covered are the protected files and directories of the workspace's first
-// two levels, hidden ones and what is in them.
-func (w *walls) covered(ws sandbox.Mount) []sandbox.Mount {
+// covered are the protected files and directories that the workspace holds.
+// Git directories are covered whole: what git executes there can be put into
+// files that are not there yet, and a directory that is only partly covered
+// can be moved away. A workspace in which not all can be covered is an error.
+func (w *walls) covered(ws sandbox.Mount) ([]sandbox.Mount, error) {
 	protected, err := protection(w.policy, writableRoot{path: ws.Target}, w.self)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	var mounts []sandbox.Mount
-	cover := func(rel string) bool {
-		info, err := os.Lstat(filepath.Join(ws.Source, rel))
-		if err != nil || info.Mode()&os.ModeSymlink != 0 || len(mounts) == maxCovered || protected(rel, transaction.Changed) == "" {
-			return false
+	looked := 0
+	err = filepath.WalkDir(ws.Source, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == ws.Source {
+			return err
 		}
-		mounts = append(mounts, sandbox.Mount{Source: filepath.Join(ws.Source, rel), Target: filepath.Join(ws.Target, rel)})
-		return true
-	}
-	for _, name := range hidden(ws.Source) {
-		// Git works in its directory; only what it executes is covered there.
-		if name != ".git" && cover(name) {
-			continue
+		if looked++; looked > maxLooked {
+			return fmt.Errorf("the workspace has more than %d names, among which what is protected cannot be looked for (work in a smaller directory, or without --sandbox)", maxLooked)
 		}
-		inside, _ := os.ReadDir(filepath.Join(ws.Source, name))
-		for _, e := range inside {
-			cover(filepath.Join(name, e.Name()))
+		rel, err := filepath.Rel(ws.Source, path)
+		if err != nil || d.Type()&fs.ModeSymlink != 0 || d.Name() != ".git" && protected(rel, transaction.Changed) == "" {
+			return err
 		}
-	}
-	return mounts
-}
-
-func hidden(dir string) (names []string) {
-	entries, _ := os.ReadDir(dir)
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".") {
-			names = append(names, e.Name())
+		if len(mounts) == maxCovered {
+			return fmt.Errorf("more than %d paths of the workspace are protected (work in a smaller directory, or without --sandbox)", maxCovered)
 		}
-	}
-	return names
+		mounts = append(mounts, sandbox.Mount{Source: path, Target: filepath.Join(ws.Target, rel)})
+		if d.IsDir() {
+			return fs.SkipDir
+		}
+		return nil
+	})
+	return mounts, err
 }

@@ -14,11 +14,13 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/cordon-sandbox/cordon/contain/sandbox/gvisor"
 	"github.com/cordon-sandbox/cordon/contain/sandbox/inside"
 	"github.com/cordon-sandbox/cordon/contain/sandbox/native"
+	"github.com/cordon-sandbox/cordon/door/hook/daemon/relay"
 	"github.com/spf13/cobra"
 )
 
@@ -45,8 +47,9 @@ func main() {
 	native.Main()
 	gvisor.Main()
 	inside.Main()
+	stdin := relay.Main()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	code := Run(ctx, os.Args[1:], Stdio{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
+	code := Run(ctx, os.Args[1:], Stdio{In: stdin, Out: os.Stdout, Err: os.Stderr})
 	stop()
 	os.Exit(code)
 }
@@ -73,9 +76,6 @@ func usagef(format string, args ...any) error {
 
 // Run carries out one command line and returns its exit code.
 func Run(ctx context.Context, args []string, stdio Stdio) int {
-	if code, done := relayHook(args, &stdio); done {
-		return code
-	}
 	root := rootCommand()
 	if completes(args) {
 		addCompletions(root)
@@ -93,7 +93,7 @@ func Run(ctx context.Context, args []string, stdio Stdio) int {
 		exit = exitError{exitMalfunction, err}
 	}
 	if exit.err != nil {
-		fmt.Fprintf(stdio.Err, "cordon: %v\n", exit.err)
+		fmt.Fprintf(stdio.Err, "cordon: %s\n", printableLines(strings.TrimPrefix(exit.err.Error(), "cordon ")))
 	}
 	return exit.code
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 )
 
 // printJSON writes one JSON object a line.
@@ -21,17 +22,27 @@ func printJSON[T any](w io.Writer, rows []T) error {
 }
 
 // printable makes text from calls and servers safe for a terminal: escape
-// sequences and other control and format characters are spelled out.
+// sequences, other control and format characters, and bytes that are no UTF-8
+// (a terminal may take some of those for control characters) are spelled out.
 func printable(s string) string {
-	clean := func(r rune) bool { return !unicode.IsPrint(r) }
-	if strings.IndexFunc(s, clean) < 0 {
+	clean := true
+	for i, r := range s {
+		if !unicode.IsPrint(r) || r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD") {
+			clean = false
+			break
+		}
+	}
+	if clean {
 		return s
 	}
 	var b strings.Builder
-	for _, r := range s {
-		if clean(r) {
+	for i, r := range s {
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD"):
+			fmt.Fprintf(&b, "\\x%02x", s[i])
+		case !unicode.IsPrint(r):
 			fmt.Fprintf(&b, "\\u%04x", r)
-		} else {
+		default:
 			b.WriteRune(r)
 		}
 	}

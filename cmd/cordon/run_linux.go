@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/cordon-sandbox/cordon"
@@ -44,7 +45,10 @@ others, and is held to its caps by the kernel. What it changes in the workspace
 is committed when it succeeds and thrown away when it does not.
 
 Exit status: the command's own; 124 its time was up, 125 Cordon itself failed,
-126 it was refused, 127 it was not found, 137 it was killed.`,
+126 it was refused, 127 it was not found, 137 it was killed.
+
+Programs of the home (cargo, nvm and the like) are not seen inside: show them by
+--read, and pass what they need by --env, such as --env PATH=….`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("no command (want: cordon run [flags] -- COMMAND [ARG…])")
@@ -60,7 +64,6 @@ Exit status: the command's own; 124 its time was up, 125 Cordon itself failed,
 	f.BoolVar(&o.patch, "patch", false, "show the changes of text files on standard error, as a unified diff")
 	f.StringVar(&o.onConflict, "on-conflict", "stop", "`WHAT` becomes of files that were changed in the workspace meanwhile: stop (nothing is committed), keep (the workspace's stay) or overwrite")
 	f.BoolVar(&o.asJSON, "json", false, "print the result as JSON on standard error")
-	cmd.MarkFlagsMutuallyExclusive("discard", "commit")
 	cmd.RunE = func(_ *cobra.Command, args []string) error { return o.run(args) }
 	return cmd
 }
@@ -69,6 +72,9 @@ Exit status: the command's own; 124 its time was up, 125 Cordon itself failed,
 func (o *runOptions) run(args []string) error {
 	if _, known := conflictChoices[o.onConflict]; !known {
 		return usagef("--on-conflict %q (want stop, keep or overwrite)", o.onConflict)
+	}
+	if o.discard && o.commit {
+		return usagef("--discard and --commit are opposites (want one of them)")
 	}
 	if err := o.check(); err != nil {
 		return err
@@ -148,14 +154,17 @@ func (o *runOptions) settle(ctx context.Context, core *core, d cordon.Decision, 
 	if result.Cause == nil {
 		result.Cause = w.net.excess()
 	}
+	for _, line := range w.net.refusals() {
+		core.log.printf("%s", printable(line))
+	}
 	out := outcome{
 		Run: w.policy.RunID(), Decision: d.Outcome.String(), Runtime: w.runtime.Name(), ExitCode: exitCode(result),
 		Wall: result.Wall.Seconds(), Stats: result.Stats, Controls: result.Controls,
 	}
 	if result.Cause != nil {
-		out.Cause = result.Cause.Error()
+		out.Cause = causeText(result.Cause, w.caps)
 	}
-	err := unwritten(result)
+	err := unwritten(result, w.caps.OutputBytes)
 	if err != nil {
 		err = errors.Join(err, rollbackAll(roots))
 	} else {
@@ -177,8 +186,25 @@ func (o *runOptions) settle(ctx context.Context, core *core, d cordon.Decision, 
 	return nil
 }
 
+// causeText says why the command was ended, and what allows more.
+func causeText(cause error, c sandbox.Caps) string {
+	text := strings.TrimPrefix(cause.Error(), "sandbox: ")
+	switch {
+	case errors.Is(cause, sandbox.ErrDisk):
+		text += fmt.Sprintf(" (%d bytes, temporary files among them; --max-bytes allows more)", c.DiskBytes)
+	case errors.Is(cause, sandbox.ErrTimeout):
+		text += fmt.Sprintf(" (%s; --timeout allows more)", c.Wall)
+	case errors.Is(cause, sandbox.ErrMemory):
+		text += " (--mem allows more)"
+	}
+	return text
+}
+
 // unwritten is that output was lost. A reader that went away did not want it.
-func unwritten(r sandbox.Result) error {
+func unwritten(r sandbox.Result, most int64) error {
+	if r.StdoutCut || r.StderrCut {
+		return fmt.Errorf("output was cut at %d bytes, so that nothing was committed (--max-output allows more)", most)
+	}
 	if r.OutputErr == nil || errors.Is(r.OutputErr, syscall.EPIPE) {
 		return nil
 	}

@@ -1,25 +1,31 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/cordon-sandbox/cordon"
+	"github.com/cordon-sandbox/cordon/config"
 	"github.com/cordon-sandbox/cordon/contain/egress"
 	"github.com/cordon-sandbox/cordon/contain/sandbox"
 	"github.com/cordon-sandbox/cordon/contain/transaction"
 	"github.com/cordon-sandbox/cordon/guard/policy"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // wallFlags say what a command is contained by.
 type wallFlags struct {
+	flags               *pflag.FlagSet
 	mem, pids, maxBytes int64
+	maxOutput           int64
 	cpus                float64
 	timeout             time.Duration
 	resolver, image     string
@@ -29,8 +35,8 @@ type wallFlags struct {
 }
 
 func addWallFlags(cmd *cobra.Command) *wallFlags {
-	o := &wallFlags{}
 	f := cmd.Flags()
+	o := &wallFlags{flags: f}
 	f.String("runtime", "", "the `NAME` of the runtime: "+runtimeNames()+", or auto for the strongest there is")
 	f.StringVar(&o.image, "image", "", "the `IMAGE` of the docker runtime (default python:3.11-slim)")
 	f.Int64Var(&o.mem, "mem", 0, "memory in `MB` (default 2048)")
@@ -38,6 +44,7 @@ func addWallFlags(cmd *cobra.Command) *wallFlags {
 	f.Int64Var(&o.pids, "pids", 0, "`NUMBER` of processes (default 512)")
 	f.DurationVar(&o.timeout, "timeout", 0, "`TIME` until it is ended, such as 10s or 5m (default the policy's)")
 	f.Int64Var(&o.maxBytes, "max-bytes", 0, "`BYTES` that it may write, and send (default the policy's)")
+	f.Int64Var(&o.maxOutput, "max-output", defaultOutput, "`BYTES` that it may print on each stream; more is an error")
 	f.StringVar(&o.resolver, "resolver", "", "DNS server `HOST:PORT` that the proxies ask, HOST an IP address (default the system's)")
 	f.StringArrayVar(&o.private, "unsafe-allow-private", nil, "a private or special range `CIDR` that allowed hosts may resolve to (repeatable)")
 	f.StringArrayVar(&o.require, "require", nil, "a `CONTROL` that must be held, by the names that cordon doctor shows; without it nothing is run (repeatable)")
@@ -48,8 +55,13 @@ func addWallFlags(cmd *cobra.Command) *wallFlags {
 
 // check refuses what no run could have.
 func (o *wallFlags) check() error {
-	if o.timeout < 0 || o.mem < 0 || o.mem > 1<<40 || o.pids < 0 || o.cpus < 0 || o.maxBytes < 0 {
-		return usagef("--timeout, --mem, --pids, --cpus and --max-bytes bound the command (want more than zero)")
+	for _, name := range []string{"timeout", "mem", "pids", "cpus", "max-bytes"} {
+		if f := o.flags.Lookup(name); f.Changed && strings.Trim(f.Value.String(), "0.s") == "" {
+			return usagef("--%s %s (want more than zero)", name, f.Value)
+		}
+	}
+	if o.timeout < 0 || o.mem < 0 || o.mem > 1<<40 || o.pids < 0 || o.cpus < 0 || o.maxBytes < 0 || o.maxOutput <= 0 {
+		return usagef("--timeout, --mem, --pids, --cpus, --max-bytes and --max-output bound the command (want more than zero)")
 	}
 	for _, name := range o.env {
 		if name, _, _ := strings.Cut(name, "="); name == "" {
@@ -93,7 +105,7 @@ func (o *wallFlags) build(core *core, run cordon.Run, state string) (*walls, err
 		return nil, err
 	}
 	box := core.config.Sandbox()
-	w := &walls{policy: p, caps: o.caps(p), image: box.Image, rootfs: box.Rootfs, self: selfPaths(core.config, core.store)}
+	w := &walls{policy: p, caps: o.caps(p, core.config), image: box.Image, rootfs: box.Rootfs, self: selfPaths(core.config, core.store)}
 	if o.image != "" {
 		w.image = o.image
 	}
@@ -116,7 +128,7 @@ func (o *wallFlags) build(core *core, run cordon.Run, state string) (*walls, err
 	exceptions, err := prefixes(o.private)
 	if err == nil {
 		w.net, err = openNetwork(core, run, networkConfig{
-			rules: p.Hosts(), exceptions: exceptions, resolver: o.resolver, upload: w.caps.DiskBytes, models: o.models, caps: p.Caps(),
+			rules: p.Hosts(), exceptions: exceptions, resolver: o.resolver, upload: o.upload(p), models: o.models, caps: p.Caps(),
 		})
 	}
 	if err != nil {
@@ -152,17 +164,43 @@ func (w *walls) close() error {
 	return w.runtime.Close()
 }
 
-func (o *wallFlags) caps(p *policy.Policy) sandbox.Caps {
-	c := sandbox.Caps{MemoryBytes: o.mem << 20, CPUs: o.cpus, PIDs: o.pids, Wall: p.Caps().Exec, DiskBytes: p.Caps().BytesWritten}
+// defaultDisk is how many bytes a command may have on disk at once where nobody
+// said: builds keep far more in their caches than they leave behind, and the
+// default of the policy is for the calls of tools.
+const defaultDisk = 1 << 30
+
+func (o *wallFlags) caps(p *policy.Policy, c *config.Config) sandbox.Caps {
+	box := sandbox.Caps{
+		MemoryBytes: o.mem << 20, CPUs: o.cpus, PIDs: o.pids, Wall: p.Caps().Exec, DiskBytes: p.Caps().BytesWritten, OutputBytes: o.maxOutput,
+	}
+	if !c.IsSet("caps.bytes_written") {
+		box.DiskBytes = max(box.DiskBytes, defaultDisk)
+	}
 	if o.timeout > 0 {
-		c.Wall = min(c.Wall, o.timeout)
+		box.Wall = o.timeout
 	}
 	if o.maxBytes > 0 {
-		c.DiskBytes = min(c.DiskBytes, o.maxBytes)
+		box.DiskBytes = o.maxBytes
 	}
-	c.FileBytes = c.DiskBytes
-	return c
+	// A tenant's caps can be narrowed only.
+	if p.Tenant() != "" {
+		box.Wall, box.DiskBytes = min(box.Wall, p.Caps().Exec), min(box.DiskBytes, p.Caps().BytesWritten)
+	}
+	box.FileBytes = box.DiskBytes
+	return box
 }
+
+// upload is how many bytes the command may send.
+func (o *wallFlags) upload(p *policy.Policy) int64 {
+	if o.maxBytes > 0 {
+		return o.maxBytes
+	}
+	return p.Caps().BytesWritten
+}
+
+// defaultOutput is how many bytes a command may print on each stream. It is
+// there for a flood, not for a long listing.
+const defaultOutput = 1 << 30
 
 // writableRoot is a directory whose changes a transaction collects.
 type writableRoot struct {
@@ -258,13 +296,53 @@ func isSystem(path string) bool {
 var passedOn = []string{"LANG", "LC_ALL", "LC_CTYPE", "TERM", "COLORTERM", "NO_COLOR", "TZ", "CI"}
 
 func environment(p *policy.Policy) []string {
-	env := []string{"HOME=/tmp", "USER=agent", "LOGNAME=agent", "SHELL=/bin/sh", "TMPDIR=/tmp", "CORDON_RUN=" + p.RunID(), "PATH=" + pathInside(p)}
+	env := []string{
+		"HOME=/tmp", "USER=agent", "LOGNAME=agent", "SHELL=/bin/sh", "TMPDIR=/tmp", "CORDON_RUN=" + p.RunID(), "PATH=" + pathInside(p),
+		// The workspace is a mount of its own, and may be a part of a repository.
+		"GIT_DISCOVERY_ACROSS_FILESYSTEM=1",
+	}
+	env = append(env, gitIdentity(p)...)
 	for _, name := range passedOn {
 		if v, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+v)
 		}
 	}
 	return env
+}
+
+// gitIdentity is the user's name for commits, where the workspace is in a
+// repository: the home that says it is not there inside.
+func gitIdentity(p *policy.Policy) (env []string) {
+	if !inRepository(p.Workspace()) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	git := exec.CommandContext(ctx, "git", "config", "--global", "--null", "--get-regexp", `^user\.(name|email)$`)
+	git.Dir = "/" // not in the workspace, whose configuration git reads itself
+	out, err := git.Output()
+	if err != nil {
+		return nil // git is not there, or the user has set none
+	}
+	for entry := range strings.SplitSeq(string(out), "\x00") {
+		key, value, ok := strings.Cut(entry, "\n")
+		if _, what, named := strings.Cut(key, "."); ok && named && value != "" {
+			name := strings.ToUpper(what)
+			env = append(env, "GIT_AUTHOR_"+name+"="+value, "GIT_COMMITTER_"+name+"="+value)
+		}
+	}
+	return env
+}
+
+func inRepository(dir string) bool {
+	for ; ; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
+			return true
+		}
+		if dir == filepath.Dir(dir) {
+			return false
+		}
+	}
 }
 
 // pathInside keeps of PATH what is there inside.

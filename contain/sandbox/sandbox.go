@@ -20,8 +20,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -397,3 +400,17 @@ func (c *Capped) Err() error { return c.err }
 
 // Cut reports whether anything was dropped.
 func (c *Capped) Cut() bool { return c.isCut }
+
+// NotStarted is the line about a program that could not be started, safe for a
+// terminal whatever it is called.
+func NotStarted(program string, err error) string {
+	why := strconv.QuoteToGraphic(err.Error())
+	var errno syscall.Errno
+	switch {
+	case errors.As(err, &errno):
+		why = errno.Error()
+	case errors.Is(err, exec.ErrNotFound):
+		why = exec.ErrNotFound.Error()
+	}
+	return "cordon: " + strings.Trim(strconv.QuoteToGraphic(program), `"`) + ": " + why + "\n"
+}

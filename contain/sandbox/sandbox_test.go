@@ -3,7 +3,10 @@ package sandbox
 import (
 	"bytes"
 	"errors"
+	"os"
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -85,5 +88,21 @@ func TestMissingWantsEnforced(t *testing.T) {
 	}
 	if s := State(0); s != Absent {
 		t.Error("the zero state is not absent")
+	}
+}
+
+func TestWhatIsSaidOfAProgramIsSafeForATerminal(t *testing.T) {
+	for _, c := range []struct {
+		program string
+		err     error
+		want    string
+	}{
+		{"no-such", &os.PathError{Op: "exec", Path: "no-such", Err: syscall.ENOENT}, "cordon: no-such: no such file or directory\n"},
+		{"no\x1b[31m", errors.New("no\x1b[31m is odd"), `cordon: no\x1b[31m: "no\x1b[31m is odd"` + "\n"},
+		{"x", &exec.Error{Name: "x", Err: exec.ErrNotFound}, "cordon: x: executable file not found in $PATH\n"},
+	} {
+		if got := NotStarted(c.program, c.err); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
 	}
 }

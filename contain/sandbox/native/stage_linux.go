@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/cordon-sandbox/cordon/contain/sandbox"
+	"github.com/cordon-sandbox/cordon/contain/sandbox/inside/cgroup"
 	"github.com/landlock-lsm/go-landlock/landlock"
 	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"golang.org/x/sys/unix"
@@ -266,7 +267,7 @@ const dataSlack = 96 << 20
 
 // ownData is the size of this process's writable private memory.
 func ownData() int64 {
-	return readField("/proc/self", "status", "VmData:") << 10
+	return cgroup.ReadField("/proc/self", "status", "VmData:") << 10
 }
 
 // giveUp ends all ways back: capabilities, privilege by exec, paths outside
@@ -351,7 +352,7 @@ func runProgram(status reporter, p plan, held []sandbox.Held) int {
 		if errors.Is(err, os.ErrNotExist) {
 			code = 127
 		}
-		fmt.Fprintf(os.Stderr, "cordon: %s: %v\n", p.Argv[0], err)
+		fmt.Fprint(os.Stderr, sandbox.NotStarted(p.Argv[0], err))
 		_ = status.Encode(event{Kind: "exit", Code: code})
 		return code
 	}
