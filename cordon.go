@@ -171,6 +171,32 @@ type Call struct {
 	// Approval is the ID of a proposal that a person approved and that this
 	// call takes up. It must be for this very call, and serves once.
 	Approval string
+	// Samples are plans of this step that the caller drew from its model; nil
+	// is that it drew none. They can only hold the call back.
+	Samples []Plan
+	// Match is how the selector of a browser action matched; nil is that the
+	// call is no such action. It can only hold the call back.
+	Match *Match
+}
+
+// Plan is one of several calls that a model proposed for one step. It is
+// compared with the call, and never executed.
+type Plan struct {
+	// Server is that of the tool; empty is the call's.
+	Server, Tool string
+	// Args is the JSON object of arguments. A plan without a tool, or whose
+	// arguments are something else, agrees with no call.
+	Args json.RawMessage
+}
+
+// Match is how the selector of a browser action met the page.
+type Match struct {
+	// Matches is how many elements it met.
+	Matches int
+	// TextOnly: the text alone matched, no identifier, role or structure.
+	TextOnly bool
+	// Found is how long it took to find the element.
+	Found time.Duration
 }
 
 // ChunkType says what a text in the agent's context is. An unknown type is

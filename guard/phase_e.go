@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -20,14 +21,15 @@ func (j *judgement) provenance() []cordon.Finding {
 		j.malfunction(cordon.PhaseProvenance, "provenance", err)
 		return nil
 	}
+	found := j.neighbours()
 	if index == nil || j.broken {
-		return nil
+		return found
 	}
-	return provenance.Judge(provenance.Input{
+	return append(found, provenance.Judge(provenance.Input{
 		Server: j.call.Server, Tool: j.call.Tool, Facts: j.reading.Tool, Args: &j.args, Effects: j.reading.Effects, Index: index,
 		Workspace: j.policy.Workspace(), Home: j.policy.Home(),
 		HostAllowed: func(target string) bool { return j.fixed.hosts.Match(target, "").Allowed },
-	})
+	})...)
 }
 
 // index is that of the run, with the texts that came with the call. A call
@@ -102,6 +104,12 @@ func (j *judgement) ask() error {
 	id := j.call.Approval
 	if id == "" {
 		p, err := j.book.Propose(context.WithoutCancel(j.ctx), j.request())
+		if errors.Is(err, proposal.ErrTooMany) {
+			// No malfunction: the call is refused as it was, and nobody is asked.
+			j.find(cordon.Finding{Phase: cordon.PhaseProvenance, Violation: cordon.Provenance, Rule: "proposal.too_many", Outcome: cordon.Restricted,
+				Detail: "as many calls wait for a person as may; those are to be answered first"})
+			return nil
+		}
 		if err != nil {
 			return err
 		}

@@ -12,7 +12,9 @@ package api
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cordon-sandbox/cordon"
 	"github.com/cordon-sandbox/cordon/internal/strictjson"
@@ -31,8 +33,11 @@ type Request struct {
 // what the line leaves out. A line that is no call comes back with
 // Call.Malformed set. Further members are "session", "tenant", "agent",
 // "user", "workspace", "home", "cwd", "chunks" (texts that the agent had seen,
-// each {"id","type","source","text"}), "sources" (only their types) and
-// "approval" (a proposal that was approved); unknown ones are ignored.
+// each {"id","type","source","text"}), "sources" (only their types),
+// "approval" (a proposal that was approved), "samples" (plans of this step,
+// each {"server","tool","args"}) and "match" ({"matches","text_only",
+// "found_ms"}: how a browser action's selector matched); unknown ones are
+// ignored.
 func ReadCall(line []byte, base cordon.Run) Request {
 	r := Request{Call: cordon.Call{Run: base}}
 	v, err := strictjson.Parse(line)
@@ -111,6 +116,15 @@ func (r *Request) member(key string, v *strictjson.Value) {
 		r.list(key, v, r.chunk)
 	case "sources":
 		r.list(key, v, r.source)
+	case "samples":
+		if v.Kind != strictjson.Null {
+			r.Call.Samples = []cordon.Plan{} // none of them is not none drawn
+		}
+		r.list(key, v, r.sample)
+	case "match":
+		if v.Kind != strictjson.Null {
+			r.match(v)
+		}
 	case "tier":
 		var name string
 		r.text(key, v, &name)
@@ -173,6 +187,54 @@ func (r *Request) source(v *strictjson.Value) bool {
 	}
 	r.Call.Chunks = append(r.Call.Chunks, cordon.Chunk{Type: cordon.ChunkType(v.Str), Source: "said by the caller"})
 	return true
+}
+
+// sample takes {"server","tool","args"}. One that is no plan counts all the
+// same: it agrees with no call.
+func (r *Request) sample(v *strictjson.Value) bool {
+	var p cordon.Plan
+	if v.Kind == strictjson.Object {
+		p.Tool, _ = v.Text("tool")
+		p.Server, _ = v.Text("server")
+		if args := v.Get("args"); args != nil {
+			p.Args = strictjson.AppendCanonical(nil, args)
+		}
+		if s := v.Get("server"); s != nil && s.Kind != strictjson.String && s.Kind != strictjson.Null {
+			p.Tool = ""
+		}
+	}
+	r.Call.Samples = append(r.Call.Samples, p)
+	return true
+}
+
+// match takes {"matches","text_only","found_ms"}. What is left out speaks
+// against the match: no element was met.
+func (r *Request) match(v *strictjson.Value) {
+	var m cordon.Match
+	ok := v.Kind == strictjson.Object
+	for i := 0; ok && i < len(v.Keys); i++ {
+		item := &v.Items[i]
+		switch v.Keys[i] {
+		case "matches":
+			m.Matches, ok = count(item)
+		case "text_only":
+			m.TextOnly, ok = item.Bool, item.Kind == strictjson.Bool
+		case "found_ms":
+			var ms int
+			ms, ok = count(item)
+			m.Found = time.Duration(ms) * time.Millisecond
+		}
+	}
+	if !ok {
+		r.malformed(`"match" is no {"matches": NUMBER, "text_only": BOOL, "found_ms": NUMBER}`)
+	}
+	r.Call.Match = &m
+}
+
+// count reads a number from 0 to a milliard; a part of one is cut off.
+func count(v *strictjson.Value) (int, bool) {
+	f, err := strconv.ParseFloat(v.Str, 64)
+	return int(f), v.Kind == strictjson.Number && err == nil && f >= 0 && f <= 1e9
 }
 
 // text takes a string; null and "" leave what base gave, so that a line cannot

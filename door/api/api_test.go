@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cordon-sandbox/cordon"
 	"github.com/google/go-cmp/cmp"
@@ -99,4 +100,26 @@ func FuzzReadCall(f *testing.F) {
 			t.Errorf("decision %s is not JSON", out)
 		}
 	})
+}
+
+func TestReadCallTakesSamplesAndTheMatch(t *testing.T) {
+	r := ReadCall([]byte(`{"tool":"t","samples":[{"tool":"t","args":{"b":1,"a":2}},{"server":"s","tool":"u"},7,{"tool":3},{"tool":"t","server":4}],"match":{"matches":2,"text_only":true,"found_ms":12.5,"more":0}}`), cordon.Run{})
+	want := []cordon.Plan{{Tool: "t", Args: json.RawMessage(`{"a":2,"b":1}`)}, {Server: "s", Tool: "u"}, {}, {}, {Server: ""}}
+	if diff := cmp.Diff(want, r.Call.Samples); diff != "" || r.Call.Malformed != "" {
+		t.Error(r.Call.Malformed, diff)
+	}
+	if diff := cmp.Diff(&cordon.Match{Matches: 2, TextOnly: true, Found: 12 * time.Millisecond}, r.Call.Match); diff != "" {
+		t.Error(diff)
+	}
+	if r := ReadCall([]byte(`{"tool":"t","samples":null,"match":null}`), cordon.Run{}); r.Call.Samples != nil || r.Call.Match != nil {
+		t.Errorf("null is %v, %v", r.Call.Samples, r.Call.Match)
+	}
+	if r := ReadCall([]byte(`{"tool":"t","samples":[],"match":{}}`), cordon.Run{}); r.Call.Samples == nil || r.Call.Match == nil {
+		t.Error("an empty list, or an empty match, is taken for none")
+	}
+	for _, line := range []string{`"samples":{}`, `"samples":5`, `"match":[]`, `"match":{"matches":"1"}`, `"match":{"matches":-1}`, `"match":{"matches":1e300}`, `"match":{"matches":1,"text_only":1}`, `"match":{"matches":1,"found_ms":-5}`} {
+		if r := ReadCall([]byte(`{"tool":"t",`+line+`}`), cordon.Run{}); r.Call.Malformed == "" {
+			t.Errorf("%s is taken", line)
+		}
+	}
 }

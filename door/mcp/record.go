@@ -129,7 +129,12 @@ func (t textAt) text(msg []byte) string {
 // textsOf finds the texts of a tool's, resource's or prompt's result, in the
 // order in which they stand.
 func textsOf(answer []byte) []textAt {
-	result, ok := find(members(answer, whole(answer)), "result")
+	ms := members(answer, whole(answer))
+	// An agent reads what an error says, and a server may put a page into it.
+	if failure, ok := find(ms, "error"); ok {
+		return []textAt{{at: failure}}
+	}
+	result, ok := find(ms, "result")
 	if !ok {
 		return nil
 	}
@@ -150,7 +155,7 @@ func textsOf(answer []byte) []textAt {
 			if answer[m.val.lo] == '"' {
 				out = append(out, textAt{at: m.val, plain: true})
 			}
-		case "structuredContent":
+		case "structuredContent", "toolResult": // the latter by the first revision
 			out = append(out, textAt{at: m.val})
 		}
 	}
@@ -158,7 +163,7 @@ func textsOf(answer []byte) []textAt {
 }
 
 func appendText(out []textAt, msg []byte, at span) []textAt {
-	source := ""
+	source, before, media := "", len(out), false
 	for _, m := range members(msg, at) {
 		switch m.key {
 		case "uri":
@@ -169,9 +174,18 @@ func appendText(out []textAt, msg []byte, at span) []textAt {
 			}
 		case "resource":
 			out = appendResource(out, msg, m.val)
+		case "data":
+			media = true
 		}
 	}
-	return out
+	switch {
+	case len(out) > before || at.len() == 0 || msg[at.lo] != '{':
+		return out
+	case media:
+		// What an image shows is not known; that there was one is.
+		return append(out, textAt{at: span{at.lo, at.lo}})
+	}
+	return append(out, textAt{at: at, source: source}) // a link, a blob, or of a kind to come
 }
 
 func appendResource(out []textAt, msg []byte, at span) []textAt {

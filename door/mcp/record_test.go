@@ -26,8 +26,13 @@ func TestWhatEntersTheContextIsRecorded(t *testing.T) {
 		want            []string
 	}{
 		"a tool's texts": {callLine("1", "look", "{}"), `{"content":[{"type":"text","text":"one"},{"type":"image","data":"AA"},{"type":"text","text":"t\u0077o"}]}`, nil,
-			[]string{"TOOL_OUTPUT files/look one", "TOOL_OUTPUT files/look two"}},
-		"a structured result": {callLine("1", "look", "{}"), `{"content":[],"structuredContent":{"a":"b"}}`, nil, []string{`TOOL_OUTPUT files/look {"a":"b"}`}},
+			[]string{"TOOL_OUTPUT files/look one", "TOOL_OUTPUT files/look ", "TOOL_OUTPUT files/look two"}},
+		"a link": {callLine("1", "look", "{}"), `{"content":[{"type":"resource_link","uri":"demo://x","name":"call me"}]}`, nil,
+			[]string{`TOOL_OUTPUT demo://x {"type":"resource_link","uri":"demo://x","name":"call me"}`}},
+		"content of a kind to come": {callLine("1", "look", "{}"), `{"content":[{"type":"note","value":"call me"}]}`, nil,
+			[]string{`TOOL_OUTPUT files/look {"type":"note","value":"call me"}`}},
+		"a result of the first revision": {callLine("1", "look", "{}"), `{"toolResult":"call me"}`, nil, []string{`TOOL_OUTPUT files/look "call me"`}},
+		"a structured result":            {callLine("1", "look", "{}"), `{"content":[],"structuredContent":{"a":"b"}}`, nil, []string{`TOOL_OUTPUT files/look {"a":"b"}`}},
 		"an embedded resource": {callLine("1", "look", "{}"), `{"content":[{"type":"resource","resource":{"uri":"demo://x","text":"embedded"}}]}`, nil,
 			[]string{"TOOL_OUTPUT demo://x embedded"}},
 		"a tool's error":           {callLine("1", "look", "{}"), `{"content":[{"type":"text","text":"no"}],"isError":true}`, nil, []string{"TOOL_OUTPUT files/look no"}},
@@ -35,14 +40,14 @@ func TestWhatEntersTheContextIsRecorded(t *testing.T) {
 		"one that also runs something": {callLine("1", "look", "{}"), `{"content":[{"type":"text","text":"text"}]}`, append(read, cordon.Effect{Kind: cordon.Execute, Target: "x"}),
 			[]string{"TOOL_OUTPUT files/look text"}},
 		"a resource": {`{"id":1,"method":"resources/read","params":{"uri":"demo://a"}}`, `{"contents":[{"uri":"demo://a","text":"content"},{"uri":"demo://b","blob":"AA"}]}`, nil,
-			[]string{"RETRIEVED demo://a content"}},
+			[]string{"RETRIEVED demo://a content", `RETRIEVED demo://b {"uri":"demo://b","blob":"AA"}`}},
 		"a prompt": {`{"id":1,"method":"prompts/get","params":{"name":"p"}}`, `{"messages":[{"role":"user","content":{"type":"text","text":"do"}}]}`, nil,
 			[]string{"RETRIEVED files/p do"}},
 		"a server's instructions": {`{"id":1,"method":"initialize","params":{}}`, `{"protocolVersion":"2025-11-25","capabilities":{},"instructions":"use me well"}`, nil,
 			[]string{"RETRIEVED files use me well"}},
 		"a list of tools":      {`{"id":1,"method":"tools/list"}`, `{"tools":[]}`, nil, nil},
 		"an empty result":      {callLine("1", "look", "{}"), `{}`, nil, nil},
-		"texts that are none":  {callLine("1", "look", "{}"), `{"content":[{"type":"text","text":7},3,null]}`, nil, nil},
+		"texts that are none":  {callLine("1", "look", "{}"), `{"content":[{"type":"text","text":7},3,null]}`, nil, []string{`TOOL_OUTPUT files/look {"type":"text","text":7}`}},
 		"a result that is not": {callLine("1", "look", "{}"), `"text"`, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,6 +69,24 @@ func TestWhatEntersTheContextIsRecorded(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestWhatAnErrorSaysIsRecorded(t *testing.T) {
+	for _, mode := range []cordon.Mode{cordon.Enforce, cordon.Shadow} {
+		g := &fakeGuard{mode: mode}
+		j, err := NewJudge(Config{Guard: g, Mode: mode, Run: cordon.Run{ID: "run-1"}, Server: "files"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const answer = `{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"send it to x"}}`
+		j.Client(t.Context(), []byte(callLine("1", "look", "{}")))
+		if got := string(j.Server(t.Context(), []byte(answer)).Forward); got != answer {
+			t.Errorf("%v: changed: %s", mode, got)
+		}
+		if len(g.recorded) != 1 || !strings.Contains(g.recorded[0].Text, "send it to x") {
+			t.Errorf("%v: recorded %+v", mode, g.recorded)
+		}
 	}
 }
 
@@ -89,7 +112,7 @@ func TestTextIsDeliveredTagged(t *testing.T) {
 			t.Fatal(err)
 		}
 		const result = `{"content":[{"type":"text","text":"a \"b\"","x":1},{"type":"image","data":"AA"},{"type":"text","text":"c"}],"structuredContent":{"k":"v"},"y":2}`
-		want := `{"content":[{"type":"text","text":"[c1|TOOL_OUTPUT]a \"b\"[/]","x":1},{"type":"image","data":"AA"},{"type":"text","text":"[c2|TOOL_OUTPUT]c[/]"}],"structuredContent":{"k":"v"},"y":2}`
+		want := `{"content":[{"type":"text","text":"[c1|TOOL_OUTPUT]a \"b\"[/]","x":1},{"type":"image","data":"AA"},{"type":"text","text":"[c3|TOOL_OUTPUT]c[/]"}],"structuredContent":{"k":"v"},"y":2}`
 		if mode == cordon.Shadow {
 			want = result
 		}

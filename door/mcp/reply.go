@@ -131,10 +131,8 @@ func (j *Judge) reply(ctx context.Context, msg []byte, at span) ([]byte, Verdict
 		if v.Note != "" {
 			v.Note += " (in mode enforce; passed as it is)"
 		}
-		if hasResult {
-			_, note := j.record(ctx, r, at.of(msg))
-			v.Note = joinNotes(v.Note, note)
-		}
+		_, note := j.record(ctx, r, at.of(msg))
+		v.Note = joinNotes(v.Note, note)
 		return msg, v
 	}
 	switch {
@@ -144,7 +142,7 @@ func (j *Judge) reply(ctx context.Context, msg []byte, at span) ([]byte, Verdict
 		c.put(failure, fmt.Appendf(nil, `{"code":%d,"message":"[cordon: error of %d bytes left out]"}`, codeServer, failure.len()))
 	}
 	out := c.bytes()
-	if !hasResult || r == nil || !brings(r.method) {
+	if r == nil || !brings(r.method) {
 		return out, v
 	}
 	if c.out == nil {

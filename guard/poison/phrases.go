@@ -51,19 +51,27 @@ func newPhrases() []phrase {
 		{"instruct.secrecy", q, []step{{words("hide hiding conceal concealing hidden secret"), 0}, {words("from"), 4}, {words(person), 1}}, "hiding something from the user"},
 		{"instruct.secrecy", q, []step{{words(person), 0}, {words("not doesnt neednt shouldnt mustnt"), 2}, {words("know notice"), 3}}, "what the user is not to know"},
 		{"instruct.secrecy", q, []step{{words("no not"), 0}, {words("need necessary"), 1}, {words("to"), 0}, {words("tell inform mention"), 0}, {words(person + " this it"), 2}}, "keeping something from the user"},
+		{"instruct.secrecy", q, []step{{words("refrain abstain"), 0}, {words("from"), 0}, {words("telling informing mentioning notifying alerting showing"), 0}, {words(person + " this it"), 2}}, "keeping something from the user"},
+		{"instruct.secrecy", q, []step{{words(negations), 0}, {words("let"), 0}, {words(person), 1}, {words("know notice learn suspect"), 0}}, "what the user is not to know"},
+		{"instruct.secrecy", n, []step{{words(negations), 0}, {words("let"), 0}, {words(person), 1}, {words("see"), 0}}, "what the user is not to see"},
+		{"instruct.secrecy", q, []step{{words(person), 0}, {words("unaware"), 3}}, "what the user is not to know"},
 		{"instruct.secrecy", q, []step{{words("keep stay"), 0}, {words("this it that"), 0}, {words("between"), 1}, {words("us"), 0}}, "keeping something quiet"},
 		{"instruct.secrecy", q, []step{{words("silently quietly secretly covertly"), 0}, {words("send copy forward upload read include append exfiltrate post"), 1}}, "doing something unseen"},
 		{"instruct.consent", n, []step{{words(person), 0}, {words("already"), 2}, {words("approved consented authorized authorised agreed"), 1}}, "a consent that it cannot know of"},
 		{"instruct.precedence", q, []step{{words("before"), 0}, {words("using calling invoking running executing use call"), 1}, {words("any all every other another"), 0}, {words("tool tools function functions"), 2}}, "coming before all other tools"},
 		{"instruct.precedence", q, []step{{words("instead rather"), 0}, {words("of than"), 0}, {words("any all every other another"), 0}, {words("tool tools"), 2}}, "taking the place of other tools"},
+		{"instruct.precedence", q, []step{{words("prior"), 0}, {words("to"), 0}, {words("any every"), 0}, {words("other"), 0}, {words("action actions tool tools call calls step"), 1}}, "coming before all other tools"},
+		{"instruct.precedence", n, []step{{words("first"), 0}, {words("tool function"), 0}, {words("you"), 0}, {words("use call invoke run"), 1}}, "being called first"},
 		{"instruct.precedence", n, []step{{words("always"), 0}, {words("call use run invoke"), 1}, {words("this"), 0}, {words("first before"), 3}}, "being called first"},
 		{"instruct.override", q, []step{{words("ignore disregard forget override bypass"), 0}, {words("previous prior earlier above preceding your system safety"), 3}, {words("instructions instruction prompt prompts rules guidelines directives policies restrictions"), 2}}, "setting instructions aside"},
 		{"instruct.override", n, []step{{words("ignore disregard forget override"), 0}, {words("all any other"), 1}, {words("instructions prompts guidelines directives"), 1}}, "ignoring instructions"},
+		{"instruct.override", q, []step{{words("told instructed"), 0}, {words("earlier before previously so"), 1}, {words("longer"), 3}, {words("applies apply valid holds"), 1}}, "setting instructions aside"},
 		{"instruct.override", q, []step{{words("new updated additional real actual"), 0}, {words("system"), 0}, {words("instructions prompt instruction"), 0}}, "new instructions"},
 		{"instruct.override", n, []step{{words("you"), 0}, {words("are"), 0}, {words("now"), 0}, {words("a an in dan the"), 0}}, "what the model is to be"},
 		{"instruct.harvest", q, []step{{words("include pass provide send put insert copy append write supply attach paste repeat output"), 0}, {words("your"), 3}, {words("system"), 1}, {words("prompt instructions message"), 0}}, "handing over the system prompt"},
 		{"instruct.harvest", q, []step{{words("include pass provide send put insert copy append write supply attach paste summarize"), 0}, {words("entire full complete whole all previous current"), 3}, {words("conversation chat dialogue transcript"), 2}, {words("history so verbatim above with between including here"), 1}}, "handing over the conversation"},
 		{"instruct.harvest", q, []step{{words("include pass provide send put insert copy append write supply attach paste"), 0}, {words("entire full complete whole"), 3}, {words("conversation"), 1}}, "handing over the conversation"},
+		{"instruct.harvest", n, []step{{words("include pass provide send put insert copy append write supply attach paste values"), 0}, {words("all"), 3}, {words("environment env"), 0}, {words("variables vars"), 0}}, "handing over the environment"},
 	}
 }
 
@@ -94,16 +102,24 @@ func (c *checker) phrases(s, where string, r role) {
 	}
 	for sentence := range sentences(low) {
 		ws := split(sentence)
-		for i, w := range ws {
-			for _, o := range orders[w] {
-				if o.from(ws, i+1) {
-					c.find(o.rule, o.severity, where, fmt.Sprintf("it tells the model about %s: %s", o.what, shown(sentence)))
-				}
-			}
+		c.orders(ws, sentence, where)
+		if strings.IndexByte(sentence, '_') >= 0 { // words_may_be_joined
+			c.orders(split(strings.ReplaceAll(sentence, "_", " ")), sentence, where)
 		}
 		c.secrets(sentence, ws, where)
 		c.sends(ws, sentence, where)
 		c.others(s, ws, sentence, where)
+	}
+}
+
+// orders looks for phrases among the words of a sentence.
+func (c *checker) orders(ws []string, sentence, where string) {
+	for i, w := range ws {
+		for _, o := range orders[w] {
+			if o.from(ws, i+1) {
+				c.find(o.rule, o.severity, where, fmt.Sprintf("it tells the model about %s: %s", o.what, shown(sentence)))
+			}
+		}
 	}
 }
 
@@ -139,11 +155,13 @@ func (p *phrase) from(ws []string, i int) bool {
 }
 
 var (
-	urges    = words("must should need always first ensure sure please required remember before mandatory have important necessary also")
-	reads    = words("read cat open load include pass send access fetch provide copy print paste get retrieve attach")
-	sends    = words("send forward bcc cc copy upload post email transmit report mail exfiltrate")
+	urges    = words("must should need always first ensure sure please required remember before mandatory have important necessary also needed")
+	reads    = words("read cat open load include pass send access fetch provide copy print paste get retrieve attach content contents")
+	sends    = words("send forward bcc cc copy upload post email transmit report mail exfiltrate recipient")
 	replaces = words("instead never not replaces when whenever")
-	insist   = words("also always must every each all additionally secretly first bcc forward")
+	// redirects are of a condition under which another address is to be used.
+	redirects = words("when whenever instead replaces")
+	insist    = words("also always must every each all additionally secretly first bcc forward")
 )
 
 // secrets: the model is urged to read a file that holds credentials.
@@ -152,7 +170,7 @@ func (c *checker) secrets(sentence string, ws []string, where string) {
 		if !strings.Contains(sentence, p) {
 			continue
 		}
-		if has(ws, urges) && has(ws, reads) {
+		if has(ws, urges) && has(ws, reads) || len(ws) > 0 && ws[0] == "cat" {
 			c.find("instruct.secret_file", Quarantine, where, fmt.Sprintf("it urges the model to read credentials: %s", shown(sentence)))
 			return
 		}
@@ -166,7 +184,10 @@ func (c *checker) sends(ws []string, sentence, where string) {
 			continue
 		}
 		for k := i + 1; k < len(ws) && k <= i+10; k++ {
-			if !isMail(ws[k]) && !isURL(ws[k]) || !has(ws, insist) {
+			switch {
+			case isMail(ws[k]) && (has(ws, insist) || has(ws, redirects)):
+			case isURL(ws[k]) && (has(ws[:i], insist) || has(ws[i+1:], insist) || w == "bcc"):
+			default:
 				continue
 			}
 			sev := Quarantine

@@ -140,22 +140,33 @@ func (ix *Index) Insert(e *Entry) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	grams, idents, ord := ix.open(e, len(e.grams), len(e.idents)+len(e.words)/4)
-	// The marks are in order, and so are their places.
-	for _, m := range e.grams {
-		grams.put(m, ord)
+	for part := range slices.Chunk(e.grams, batch) {
+		grams.touch(part)
+		for _, m := range part {
+			grams.put(m, ord)
+		}
 	}
-	for _, m := range e.idents {
-		ix.keep(idents, m, ord)
+	for part := range slices.Chunk(e.idents, batch) {
+		idents.touch(part)
+		for _, m := range part {
+			ix.keep(idents, m, ord)
+		}
 	}
 	fresh := e.words[:0]
-	for _, m := range e.words {
-		if idents.add(m, ord) {
-			fresh = append(fresh, m)
+	for part := range slices.Chunk(e.words, batch) {
+		idents.touch(part)
+		for _, m := range part {
+			if idents.add(m, ord) {
+				fresh = append(fresh, m)
+			}
 		}
 	}
 	e.words = fresh
 	ix.bound()
 }
+
+// batch is how many marks are fetched together.
+const batch = 64
 
 // keep puts an identifier, but for a call in untrusted text that repeats one
 // of the agent's own.
@@ -204,10 +215,22 @@ func (ix *Index) loadAll(read []segment) {
 			run{to: idents, ord: ord, packed: s.packed[s.nGrams*markLen : nIdent*markLen], kept: true},
 			run{to: idents, ord: ord, packed: s.packed[nIdent*markLen:], word: true})
 	}
+	var f filler
 	for shard := range shards {
+		f.grams, f.idents = f.grams[:0], f.idents[:0]
+		newGrams, newIdents := ix.grams.shards[shard].n == 0, ix.idents.shards[shard].n == 0
 		for i := range runs {
-			ix.loadShard(&runs[i], shard)
+			switch r := &runs[i]; {
+			case r.to == &ix.grams && newGrams:
+				f.grams = ix.gather(f.grams, r, shard)
+			case r.to == &ix.idents && newIdents:
+				f.idents = ix.gather(f.idents, r, shard)
+			default:
+				ix.loadShard(r, shard)
+			}
 		}
+		f.fill(&ix.grams, shard, f.grams)
+		f.fill(&ix.idents, shard, f.idents)
 	}
 	ix.bound()
 }
@@ -237,6 +260,26 @@ func (ix *Index) loadShard(r *run, shard int) {
 			r.to.put(m, r.ord)
 		}
 	}
+}
+
+// gather collects what of a run belongs into a shard that is empty so far.
+func (ix *Index) gather(slots []uint64, r *run, shard int) []uint64 {
+	flag := uint64(r.ord)
+	if r.word {
+		flag |= wordFlag
+	}
+	for (r.next+1)*markLen <= len(r.packed) {
+		m := markAt(r.packed, r.next)
+		if int(m>>(markBits-shardBits)) != shard {
+			break
+		}
+		r.next++
+		if r.kept && ix.own.n > 0 && ix.own.get(m) != 0 {
+			continue
+		}
+		slots = append(slots, m<<(64-markBits)|flag)
+	}
+	return slots
 }
 
 // reserve makes room for what is to be loaded, at once, where all of it has

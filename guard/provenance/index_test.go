@@ -373,3 +373,28 @@ func TestMarksAreSortedAndNoneIsKeptTwice(t *testing.T) {
 		}
 	}
 }
+
+// However the hashes fall, a passage that was taken over as it stood counts as
+// taken over.
+func TestEveryPassageOfALengthIsFound(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	for n := gramLen + window - 1; n < 120; n++ {
+		for range 12 {
+			passage := make([]byte, n)
+			for i := range passage {
+				passage[i] = 'a' + byte(rng.IntN(26))
+			}
+			ix := testIndex(t, 0)
+			ix.Add(cordon.Chunk{ID: "c", Type: cordon.ToolOutput, Text: prose(rng.Uint64(), 300) + string(passage) + prose(rng.Uint64(), 300)})
+			if m := ix.Match(string(passage), Text); !m.Only() {
+				t.Fatalf("of %d letters %.2f were found", n, m.Share)
+			}
+			for i := range passage {
+				passage[i] = 'a' + byte(rng.IntN(26))
+			}
+			if m := ix.Match(string(passage), Text); m.Share > 0 {
+				t.Fatalf("of %d letters that nobody wrote %.2f were found", n, m.Share)
+			}
+		}
+	}
+}

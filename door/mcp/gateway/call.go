@@ -379,7 +379,9 @@ func (p *party) route(ctx context.Context, r *request, x *exchange) []byte {
 // one has a request judged for one server, sends it, and judges what comes.
 func (p *party) one(ctx context.Context, u *upstream, r *request, own []byte, x *exchange) []byte {
 	j := p.judgeFor(u)
-	v := j.Client(ctx, own)
+	judging, done := p.judging(ctx)
+	v := j.Client(judging, own)
+	done()
 	if v.Ask != nil && p.id != "" {
 		v = p.askPerson(ctx, j, own, v, x)
 	}

@@ -33,7 +33,7 @@ func newGuard() *fakeGuard {
 		cancels: map[string][]cancelFunc{}, killed: map[string]bool{}}
 }
 
-func (g *fakeGuard) Decide(_ context.Context, c cordon.Call) cordon.Decision {
+func (g *fakeGuard) Decide(ctx context.Context, c cordon.Call) cordon.Decision {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c.Args = slices.Clone(c.Args)
@@ -41,6 +41,8 @@ func (g *fakeGuard) Decide(_ context.Context, c cordon.Call) cordon.Decision {
 	d := cordon.Decision{CallID: c.ID, RunID: c.Run.ID, Mode: g.mode, Outcome: cordon.Allowed}
 	f := cordon.Finding{Phase: cordon.PhaseFS, Violation: cordon.FSPath, Rule: "fs.test", Detail: "the path is out of bounds"}
 	switch {
+	case ctx.Err() != nil:
+		f = cordon.Finding{Violation: cordon.Malformed, Rule: "guard.malfunction", Detail: "the call could not be judged"}
 	case g.killed[c.Run.Session]:
 		f = cordon.Finding{Violation: cordon.KilledRun, Rule: "killed", Detail: "the run was killed"}
 	case c.Malformed != "":

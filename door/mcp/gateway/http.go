@@ -63,6 +63,10 @@ func (g *Gateway) endpointOf(path string, who *Identity) *endpoint {
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
+	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
+		// Had it a length as well, a proxy in front may see another end of it.
+		h.Set("Connection", "close")
+	}
 	if why := g.gate.refuses(r); why != "" {
 		fail(w, http.StatusForbidden, "Forbidden: "+why)
 		return
@@ -370,9 +374,15 @@ func (g *Gateway) session(id string, who *Identity, at *endpoint) *party {
 	return p
 }
 
+// drainTime is how long a response may take to end once it was answered.
+const drainTime = 50 * time.Millisecond
+
 // drainBody reads what is left of a response, so that the connection serves
-// again, but no more than is cheaper than a new one.
+// again, but no more, and for no longer, than is cheaper than a new one: a
+// server that leaves its stream open holds nobody up.
 func drainBody(b io.ReadCloser) {
+	late := time.AfterFunc(drainTime, func() { _ = b.Close() })
+	defer late.Stop()
 	_, _ = io.CopyN(io.Discard, b, 64<<10) // an error shows at the next request
 	_ = b.Close()
 }

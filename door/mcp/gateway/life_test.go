@@ -242,6 +242,7 @@ func TestTheWaitBeforeAServerIsStartedAgainGrows(t *testing.T) {
 
 // What a server claims is not taken for what it was asked.
 func TestServersThatLie(t *testing.T) {
+	var open chan struct{} // until the end of a subtest
 	for name, c := range map[string]struct {
 		answer func(w http.ResponseWriter, id json.RawMessage)
 		want   string
@@ -276,11 +277,19 @@ func TestServersThatLie(t *testing.T) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			fmt.Fprintf(w, "data: {\"id\":7,\"method\":\"sampling/createMessage\",\"params\":{}}\n\ndata: {\"id\":%s,\"result\":{\"content\":[]}}\n\n", id)
 		}, `"content":[]`},
+		"an answer, and a stream that stays open": {func(w http.ResponseWriter, id json.RawMessage) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprintf(w, "data: {\"id\":%s,\"result\":{\"content\":[]}}\n\n", id)
+			_ = http.NewResponseController(w).Flush()
+			<-open
+		}, `"content":[]`},
 		"a status and no message": {func(w http.ResponseWriter, _ json.RawMessage) { w.WriteHeader(500) }, "did not answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGuard()
 			f := start(t, g, func(c *Config) { c.Limits.Message = 200_000 }, plainServer(t, func(w http.ResponseWriter, _ string, id json.RawMessage, _ []byte) { c.answer(w, id) }))
+			open = make(chan struct{})
+			t.Cleanup(func() { close(open) })
 			id := f.session("/mcp/peer")
 			_, got := f.do("POST", "/mcp/peer", callBody("1", "echo", "{}"), headerSession, id)
 			if got = message(got); !strings.Contains(got, c.want) || !strings.Contains(got, `"id":1`) {
@@ -730,6 +739,24 @@ func TestHeadersAreBoundedAndHaveTheirTime(t *testing.T) {
 		}
 		conn.Close()
 	}
+	t.Run("nothing follows a request in chunks", func(t *testing.T) {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		const post = "POST /mcp/peer HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + secretA + "\r\nContent-Type: application/json\r\n"
+		if _, err := io.WriteString(conn, post+"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"+post+"Content-Length: 2\r\n\r\n{}"); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		all, err := io.ReadAll(conn)
+		if err != nil || strings.Count(string(all), "HTTP/1.1 ") != 1 {
+			t.Errorf("%v: %s", err, all)
+		}
+	})
 	cancel()
 	if err := <-served; err != nil {
 		t.Error(err)
@@ -790,6 +817,9 @@ func TestServersOnAStreamThatLie(t *testing.T) {
 		"an answer in another spelling": {func(id string) string { return strings.Replace(right(id), `"id":`+id, `"id":`+id+".0", 1) }, ok},
 		"the right answer, and another": {func(id string) string { return right(id) + "\n" + strings.Replace(right(id), "right", "wrong", 1) }, ok},
 		"a batch":                       {func(id string) string { return `[{"jsonrpc":"2.0","method":"notifications/x"},` + right(id) + `]` }, ok},
+		"batches in batches": {func(id string) string {
+			return strings.Repeat("[", 80_000) + strings.Repeat("]", 80_000) + "\n" + right(id)
+		}, ok},
 		"a request under the call's id": {func(id string) string { return `{"jsonrpc":"2.0","id":` + id + `,"method":"ping"}` + "\n" + right(id) }, ok},
 		"progress that nobody asked for": {func(id string) string {
 			return `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + id + `,"progress":1}}` + "\n" + right(id)

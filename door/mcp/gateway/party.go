@@ -188,6 +188,15 @@ func (p *party) idleFor() time.Duration {
 // killed reports whether the run was.
 func (p *party) killed() bool { return errors.Is(context.Cause(p.ctx), cordon.ErrKilled) }
 
+// judging is the context in which a message is judged. That the run was killed
+// is the guard's to say and to store, and ends no judgement of it.
+func (p *party) judging(ctx context.Context) (context.Context, context.CancelFunc) {
+	if !p.killed() {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), p.gw.limits.Call)
+}
+
 func (p *party) killedText() string {
 	return fmt.Sprintf("Cordon ended the run %q: no call of %q will pass until an operator releases it (cordon kill --release %s --why …). Stop, and tell the person.",
 		p.run.ID, p.who.Name, p.run.ID)

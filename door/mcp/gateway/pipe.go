@@ -81,18 +81,22 @@ func cancelNote(id []byte) []byte {
 	return append(out, `,"reason":"the client no longer waits"}}`...)
 }
 
-// took takes one message of the server.
+// took takes one message of the server, or a batch of them (2025-03-26), which
+// holds no other batch.
 func (p *pipe) took(msg []byte) {
+	items := batchOf(msg)
+	if items == nil {
+		items = [][]byte{msg}
+	}
+	for _, one := range items {
+		p.tookOne(one)
+	}
+}
+
+func (p *pipe) tookOne(msg []byte) {
 	e, ok := mcp.ReadEnvelope(msg)
 	switch {
 	case !ok:
-		// A batch (2025-03-26) is its messages, one by one.
-		if items := batchOf(msg); items != nil {
-			for _, one := range items {
-				p.took(one)
-			}
-			return
-		}
 		p.peer.up.gw.cfg.Logf("gateway: server %q wrote what is no JSON-RPC message (%d bytes)", p.peer.up.cfg.Name, len(msg))
 	case e.Method != "":
 		p.peer.came(msg)

@@ -149,7 +149,9 @@ const (
 // oneMidway is one, for a server that may ask while it works.
 func (p *party) oneMidway(ctx context.Context, u *upstream, r *request, own []byte) []byte {
 	j := p.judgeFor(u)
-	v := j.Client(ctx, own)
+	judging, done := p.judging(ctx)
+	v := j.Client(judging, own)
+	done()
 	p.after(v)
 	if v.Forward == nil {
 		if v.Answer == nil {

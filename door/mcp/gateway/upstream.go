@@ -75,7 +75,7 @@ func (u *upstream) admits() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if wait := time.Until(u.next); wait > 0 {
-		return fmt.Errorf("server %q failed %d times and is tried again in %s: %w", u.cfg.Name, u.fails, wait.Round(100*time.Millisecond), u.last)
+		return fmt.Errorf("server %q failed (%d in a row) and is tried again in %s: %w", u.cfg.Name, u.fails, wait.Round(100*time.Millisecond), u.last)
 	}
 	return nil
 }
@@ -284,18 +284,26 @@ func (c *peer) connect(ctx context.Context) (link, error) {
 		}
 		if again := c.greet(ctx, l, other); again != nil {
 			l.close(true)
-			return nil, fmt.Errorf("server %q could not be opened: %w", c.up.cfg.Name, errors.Join(err, again))
+			return nil, fmt.Errorf("server %q could not be opened%s: %w", c.up.cfg.Name, c.up.walled(), errors.Join(err, again))
 		}
 		prefers, err = other, nil
 	}
 	if err != nil {
 		l.close(true)
-		return nil, fmt.Errorf("server %q could not be opened: %w", c.up.cfg.Name, err)
+		return nil, fmt.Errorf("server %q could not be opened%s: %w", c.up.cfg.Name, c.up.walled(), err)
 	}
 	if c.party.id == "" {
 		c.up.learnt(prefers)
 	}
 	return l, nil
+}
+
+// walled reminds of what a program that does not start may lack.
+func (u *upstream) walled() string {
+	if u.cfg.Sandbox == "" {
+		return ""
+	}
+	return " (it runs in sandbox " + u.cfg.Sandbox + ", which holds no file but the workspace, the system's programs and what the policy names: --read PATH)"
 }
 
 func isDead(l link) bool {
