@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"text/tabwriter"
 
@@ -35,8 +36,8 @@ Exit status: 0 a runtime is available, or the hook works; 1 not.`,
 		}
 		if *asJSON {
 			err = json.NewEncoder(cmd.OutOrStdout()).Encode(reports)
-		} else {
-			err = printProbes(cmd.OutOrStdout(), reports)
+		} else if err = printProbes(cmd.OutOrStdout(), reports); err == nil {
+			err = printPackages(cmd)
 		}
 		if err == nil && !slices.ContainsFunc(reports, func(r sandbox.Report) bool { return r.Available }) {
 			return exitError{code: exitMalfunction}
@@ -81,6 +82,31 @@ func printProbes(out io.Writer, reports []sandbox.Report) error {
 		return err
 	}
 	return nil
+}
+
+// printPackages says which package registries a run may reach, and why.
+func printPackages(cmd *cobra.Command) error {
+	c, err := (&configFlags{cmd: cmd}).load()
+	if err != nil {
+		return err
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	hosts, problems, err := packageReport(cmd.Context(), c, dir)
+	if err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "package registries:")
+	for _, h := range hosts {
+		fmt.Fprintf(w, "  %s\t%s\t%s\n", h.Ecosystem, printable(h.Rule()), printable(h.Why))
+	}
+	for _, p := range problems {
+		fmt.Fprintf(w, "  %s\t-\t%s; %s\n", p.Ecosystem, printable(p.What), printable(p.Hint))
+	}
+	return w.Flush()
 }
 
 func printProbe(out io.Writer, r sandbox.Report) error {

@@ -217,3 +217,29 @@ func TestTheConfigurationKnowsEachEcosystem(t *testing.T) {
 		t.Error(d)
 	}
 }
+
+// What is shown for diagnosis is what the doors go by, with its reasons.
+func TestThePackageReportIsWhatTheDoorsGoBy(t *testing.T) {
+	w := newPackageWorld(t)
+	t.Setenv("HOME", w.home)
+	t.Setenv("PATH", w.env["PATH"])
+	t.Setenv("XDG_STATE_HOME", w.state)
+	for _, v := range []string{"GOPROXY", "npm_config_registry", "NPM_CONFIG_REGISTRY"} {
+		t.Setenv(v, "")
+	}
+	c := loadText(t, "egress: {ecosystems: [npm, go]}", nil)
+	hosts, problems, err := packageReport(t.Context(), c, w.dir+"/ws")
+	if err != nil || len(problems) > 0 {
+		t.Fatalf("%v, %v", problems, err)
+	}
+	var rules []string
+	for _, h := range hosts {
+		if h.Why == "" {
+			t.Errorf("%s without a reason", h.Host)
+		}
+		rules = append(rules, h.Rule())
+	}
+	if d := cmp.Diff(rules, w.hosts(newPackages(c, resolveTime, w.dir+"/ws"))); d != "" {
+		t.Error(d)
+	}
+}

@@ -3,9 +3,15 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/cordon-sandbox/cordon"
 	"github.com/cordon-sandbox/cordon/contain/egress"
@@ -28,13 +34,14 @@ type networkConfig struct {
 	// upload is how many bytes the run may send, and receive.
 	upload int64
 	models *modelFlags
+	// llmProxy: model APIs may be reached with keys of the command's own.
+	llmProxy bool
 	// caps are the run's, which may have used some of them before.
 	caps policy.Caps
 }
 
-// network is the only way out of one contained command: two proxies whose
-// listeners are made inside its walls, so that the listener tells whose
-// traffic it is. They enforce in every mode: walls are no mode.
+// network is the only way out of one contained command: proxies whose listeners
+// are made inside its walls, so that the listener tells whose traffic it is. They enforce in every mode: walls are no mode.
 type network struct {
 	run     string
 	inside  map[string]func(context.Context, net.Listener) error
@@ -42,6 +49,7 @@ type network struct {
 	proxies []*egress.Proxy
 	models  *modelAPI // nil: none was asked for
 	charge  func(cordon.Usage) ([]cordon.Finding, error)
+	rows    egress.Recorder
 	enforce bool
 	serving sync.WaitGroup
 	ending  context.CancelFunc
@@ -51,6 +59,8 @@ type network struct {
 	mu   sync.Mutex
 	stop context.CancelCauseFunc // ends the command
 	over bool                    // it was ended, or would have been
+	past error                   // what spent said last
+	said map[string]string       // why places were not reached, bounded
 	once sync.Once
 	up   int64
 	down int64
@@ -78,15 +88,22 @@ func openNetwork(core *core, run cordon.Run, c networkConfig) (*network, error) 
 	n.ended, n.ending = context.WithCancel(context.Background())
 	base := egress.Config{
 		Mode: cordon.Enforce, Resolver: resolver, UnsafeAllowPrivate: c.exceptions, Logf: core.log.printf,
-		Recorder: &watchedRows{refusalRows{store: core.store, run: row}, n}, Usage: n.spent,
-		Limits: egress.Limits{UploadBytes: c.upload, DownloadBytes: downloads * c.upload},
+		Recorder: &watchedRows{refusalRows{store: core.store, run: row}, n},
+		Limits:   egress.Limits{UploadBytes: c.upload, DownloadBytes: downloads * c.upload},
 	}
+	n.rows = base.Recorder
 	tool, llm := base, base
 	tool.Rules, llm.Kind = rules, egress.LLMProxy
-	for _, one := range []struct {
+	tool.Usage, llm.Usage = n.spent(egress.ToolProxy), n.spent(egress.LLMProxy)
+	type listener struct {
 		at     string
 		config egress.Config
-	}{{insideTool, tool}, {insideLLM, llm}} {
+	}
+	listeners := []listener{{insideTool, tool}}
+	if c.llmProxy {
+		listeners = append(listeners, listener{insideLLM, llm})
+	}
+	for _, one := range listeners {
 		proxy, err := egress.New(one.config)
 		if err != nil {
 			n.close()
@@ -95,12 +112,16 @@ func openNetwork(core *core, run cordon.Run, c networkConfig) (*network, error) 
 		n.proxies = append(n.proxies, proxy)
 		n.inside[one.at] = func(ctx context.Context, l net.Listener) error { return proxy.Serve(ctx, l, n.run) }
 	}
-	n.env = append(egress.ClientEnv("http://"+insideTool), "CORDON_LLM_PROXY=http://"+insideLLM)
+	n.env = append(egress.ClientEnv("http://"+insideTool), "npm_config_update_notifier=false")
+	if c.llmProxy {
+		n.env = append(n.env, "CORDON_LLM_PROXY=http://"+insideLLM)
+	}
 	if c.models == nil || !c.models.any() {
+		n.ownLoopback()
 		return n, nil
 	}
 	n.models, err = openModels(modelConfig{
-		flags: c.models, config: core.config, run: row, store: core.store, mode: core.config.Mode(), resolver: resolver,
+		flags: c.models, config: core.config, run: row, store: core.store, mode: cordon.Enforce, resolver: resolver,
 		exceptions: c.exceptions, cap: c.moneyCap(core), charge: n.pay, log: core.log,
 	})
 	if err != nil {
@@ -109,7 +130,19 @@ func openNetwork(core *core, run cordon.Run, c networkConfig) (*network, error) 
 	}
 	n.inside[insideModels] = func(ctx context.Context, l net.Listener) error { return n.models.proxy.Serve(ctx, l, n.run) }
 	n.env = overlaid(n.env, n.models.proxy.Env(insideModels, n.run))
+	n.ownLoopback()
 	return n, nil
+}
+
+// ownLoopback lets programs reach each other on loopback without a proxy: it
+// is the sandbox's own, and nothing of the host listens there.
+func (n *network) ownLoopback() {
+	const hosts = "localhost,127.0.0.1,::1"
+	n.env = overlaid(n.env, []string{"NO_PROXY=" + hosts, "no_proxy=" + hosts})
+	for i, e := range n.env {
+		// A JVM reads no NO_PROXY.
+		n.env[i] = strings.Replace(e, "-Dhttp.nonProxyHosts= ", "-Dhttp.nonProxyHosts=localhost|127.* ", 1)
+	}
 }
 
 // moneyCap is 0 where caps are not looked at.
@@ -132,24 +165,52 @@ const bytesRule = "caps.bytes_written"
 // spent books what the proxies sent, and says whether the run is past its cap
 // on bytes with that: what it wrote and sent before counts, in whatever
 // process. In shadow mode that cap refuses nothing; the walls' own one does.
-func (n *network) spent(_ context.Context, _ string, up, down int64) error {
-	n.mu.Lock()
-	n.up, n.down = n.up+up, n.down+down
-	n.mu.Unlock()
-	findings, err := n.charge(cordon.Usage{BytesWritten: up})
-	if !n.enforce {
-		if err != nil {
-			n.log("egress: %v", err)
+// What is received is no part of it.
+func (n *network) spent(by egress.Kind) func(ctx context.Context, run string, up, down int64) error {
+	return func(ctx context.Context, run string, up, down int64) error {
+		n.mu.Lock()
+		n.up, n.down = n.up+up, n.down+down
+		past := n.past
+		n.mu.Unlock()
+		if up == 0 && down > 0 {
+			return past
 		}
+		err := n.book(up)
+		n.mu.Lock()
+		n.past = err
+		n.mu.Unlock()
+		if err == nil {
+			return nil
+		}
+		if past == nil {
+			// Before the command is ended, and its connections with it: what is
+			// cut then leaves no row.
+			now := time.Now()
+			ref := egress.Refusal{
+				Run: run, Proxy: by, Rule: egress.RuleUsage, Host: "*", Why: err.Error(), Refused: true, Enforced: true, Count: 1, First: now, Last: now,
+			}
+			if err := n.rows.Record(ctx, ref); err != nil {
+				n.log("egress: %v", err)
+			}
+		}
+		n.cut()
+		return err
+	}
+}
+
+// book charges the run, and returns why it may send no more.
+func (n *network) book(up int64) error {
+	findings, err := n.charge(cordon.Usage{BytesWritten: up})
+	if err != nil {
+		n.log("egress: %v", err)
+	}
+	if !n.enforce {
 		return nil
 	}
 	for _, f := range findings {
 		if f.Rule == bytesRule {
 			err = errors.New(f.Detail)
 		}
-	}
-	if err != nil {
-		n.cut()
 	}
 	return err
 }
@@ -226,6 +287,39 @@ func (n *network) close() (up, down int64) {
 	return n.up, n.down
 }
 
+// maxSaid is how many refusals a person is told of; the rows have them all.
+const maxSaid = 8
+
+func (n *network) note(r egress.Refusal) {
+	where := r.Host
+	if r.Port != 0 {
+		where = net.JoinHostPort(r.Host, strconv.Itoa(int(r.Port)))
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.said == nil {
+		n.said = map[string]string{}
+	}
+	if len(n.said) <= maxSaid { // one more, for "and others"
+		n.said[where] = r.Why
+	}
+}
+
+// refusals say what was not reached and why, for people: many programs show
+// no more of a proxy's answer than its number.
+func (n *network) refusals() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var out []string
+	for _, where := range slices.Sorted(maps.Keys(n.said)) {
+		if len(out) == maxSaid {
+			return append(out, "and more was refused (see: cordon violations)")
+		}
+		out = append(out, fmt.Sprintf("refused: connection to %s: %s", where, n.said[where]))
+	}
+	return out
+}
+
 // watchedRows stores refusals, and ends the command when it was cut off for
 // the traffic it caused.
 type watchedRows struct {
@@ -235,6 +329,7 @@ type watchedRows struct {
 
 func (w *watchedRows) Record(ctx context.Context, r egress.Refusal) error {
 	err := w.refusalRows.Record(ctx, r)
+	w.n.note(r)
 	if r.Rule == egress.RuleUpload || r.Rule == egress.RuleDownload {
 		w.n.cut()
 	}

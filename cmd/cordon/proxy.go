@@ -65,7 +65,7 @@ in "llm_base", and in "llm_env" the variables for its clients.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.tool, "tool-listen", "", "`ADDR` of the tool proxy")
 	flags.StringVar(&f.llm, "llm-listen", "", "`ADDR` of the LLM proxy")
-	flags.StringVar(&f.base, "llm-base-listen", "", "`ADDR` of the model APIs' base URLs, on loopback or a Unix socket")
+	flags.StringVar(&f.base, "llm-base-listen", "", "`ADDR` of the model APIs' base URLs, on loopback")
 	f.models = addModelFlags(cmd)
 	flags.BoolVar(&f.token, "token", false, "let only clients in that show the token")
 	flags.BoolVar(&f.anyClient, "unsafe-any-client", false, "let everybody in on addresses that are not loopback")
@@ -312,7 +312,11 @@ func (p *proxyPair) openModels(address string, c modelConfig) (err error) {
 	if p.base, err = egress.Listen(address); err != nil {
 		return fmt.Errorf("--llm-base-listen: %w", err)
 	}
-	if a, tcp := p.base.Addr().(*net.TCPAddr); tcp && !a.IP.IsLoopback() && !p.anyClient {
+	a, tcp := p.base.Addr().(*net.TCPAddr)
+	switch {
+	case !tcp:
+		return usagef("--llm-base-listen %s (want host:port: a base URL names no socket)", address)
+	case !a.IP.IsLoopback() && !p.anyClient:
 		return usagef("--llm-base-listen %s is not loopback: what it serves is not encrypted (--unsafe-any-client would)", address)
 	}
 	if p.models, err = openModels(c); err != nil {
@@ -438,12 +442,9 @@ func (p *proxyPair) serve(ctx context.Context, cmd *cobra.Command) error {
 	return errors.Join(errs...)
 }
 
-// watchKill closes everything when the run is killed, by whatever process. A
-// store that cannot be read counts as a kill.
+// watchKill closes everything when the run is killed, by whatever process. In
+// enforce mode a store that cannot be read counts as a kill.
 func (p *proxyPair) watchKill(ctx context.Context, killed chan<- struct{}) {
-	if p.mode != cordon.Enforce {
-		return
-	}
 	tick := time.NewTicker(killInterval)
 	defer tick.Stop()
 	for last, first := uint64(0), true; ; first = false {
@@ -471,10 +472,11 @@ func (p *proxyPair) watchKill(ctx context.Context, killed chan<- struct{}) {
 func (p *proxyPair) isKilled(ctx context.Context) bool {
 	kills, err := p.store.Kills(ctx)
 	if err != nil {
-		if ctx.Err() == nil {
-			p.log.printf("kills cannot be read, which counts as a kill: %v", err)
+		if ctx.Err() != nil {
+			return false
 		}
-		return ctx.Err() == nil
+		p.log.printf("kills cannot be read, which counts as a kill in enforce mode: %v", err)
+		return p.mode == cordon.Enforce
 	}
 	for _, k := range kills {
 		if k.RunID == p.run.RunID {

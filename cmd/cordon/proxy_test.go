@@ -130,18 +130,22 @@ func TestProxyCommand(t *testing.T) {
 }
 
 func TestProxyCommandEndsWhenItsRunIsKilled(t *testing.T) {
-	db := filepath.Join(t.TempDir(), "a.db")
-	_, _, exited := startProxy(t, "--tool-listen", "127.0.0.1:0", "--mode", "enforce", "--db", db, "--run-id", "doomed")
-	if code := Run(t.Context(), []string{"kill", "--db", db, "doomed"}, Stdio{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}); code != exitOK {
-		t.Fatalf("kill: exit %d", code)
-	}
-	select {
-	case code := <-exited:
-		if code != exitKilled {
-			t.Errorf("exit %d, want %d", code, exitKilled)
-		}
-	case <-time.After(20 * time.Second):
-		t.Fatal("the proxy goes on")
+	for _, mode := range []string{"enforce", "shadow", "off"} {
+		t.Run(mode, func(t *testing.T) {
+			db := filepath.Join(t.TempDir(), "a.db")
+			_, _, exited := startProxy(t, "--tool-listen", "127.0.0.1:0", "--mode", mode, "--db", db, "--run-id", "doomed")
+			if code := Run(t.Context(), []string{"kill", "--db", db, "doomed"}, Stdio{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}); code != exitOK {
+				t.Fatalf("kill: exit %d", code)
+			}
+			select {
+			case code := <-exited:
+				if code != exitKilled {
+					t.Errorf("exit %d, want %d", code, exitKilled)
+				}
+			case <-time.After(20 * time.Second):
+				t.Fatal("the proxy goes on")
+			}
+		})
 	}
 }
 
@@ -173,7 +177,27 @@ func TestRefusalRowSaysHowMany(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(v.Detail, "evil.test:443") || !strings.Contains(v.Detail, "41 times") || v.Enforced || v.Type != string(cordon.EgressHost) {
+	if !strings.Contains(v.Detail, "evil.test:443") || !strings.Contains(v.Detail, "41 times") || v.Enforced || v.Type != string(cordon.EgressHost) || strings.Contains(v.Detail, "every mode") {
 		t.Errorf("%+v", v)
+	}
+}
+
+func TestRefusalRowSaysWhatNoModeLetsThrough(t *testing.T) {
+	for _, c := range []struct {
+		name              string
+		refused, enforced bool
+		says              bool
+	}{
+		{"refused in shadow mode", true, false, true},
+		{"let through in shadow mode", false, false, false},
+		{"refused in enforce mode", true, true, false},
+	} {
+		v, err := refusalRow(audit.RunRow{RunID: "r"}, egress.Refusal{Rule: egress.RulePrivate, Host: "a.test", Port: 443, Why: "it is private", Refused: c.refused, Enforced: c.enforced})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v.Enforced != c.enforced || strings.HasSuffix(v.Detail, "; refused in every mode") != c.says {
+			t.Errorf("%s: %+v", c.name, v)
+		}
 	}
 }

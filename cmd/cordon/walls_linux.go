@@ -32,6 +32,7 @@ type wallFlags struct {
 	private, require    []string
 	env                 []string
 	models              *modelFlags
+	llmProxy            bool
 }
 
 func addWallFlags(cmd *cobra.Command) *wallFlags {
@@ -50,6 +51,7 @@ func addWallFlags(cmd *cobra.Command) *wallFlags {
 	f.StringArrayVar(&o.require, "require", nil, "a `CONTROL` that must be held, by the names that cordon doctor shows; without it nothing is run (repeatable)")
 	f.StringArrayVar(&o.env, "env", nil, "a variable that is passed on, `NAME` or NAME=VALUE; the command can read it, and send it where it may connect (repeatable)")
 	o.models = addModelFlags(cmd)
+	f.BoolVar(&o.llmProxy, "llm-proxy", false, "let it reach model APIs through a proxy of its own, with keys that it has itself ($CORDON_LLM_PROXY)")
 	return o
 }
 
@@ -128,7 +130,7 @@ func (o *wallFlags) build(core *core, run cordon.Run, state string) (*walls, err
 	exceptions, err := prefixes(o.private)
 	if err == nil {
 		w.net, err = openNetwork(core, run, networkConfig{
-			rules: p.Hosts(), exceptions: exceptions, resolver: o.resolver, upload: o.upload(p), models: o.models, caps: p.Caps(),
+			rules: p.Hosts(), exceptions: exceptions, resolver: o.resolver, upload: o.upload(p), models: o.models, llmProxy: o.llmProxy, caps: p.Caps(),
 		})
 	}
 	if err != nil {

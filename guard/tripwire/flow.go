@@ -201,7 +201,7 @@ var (
 	ownReads = []string{"proposals list", "proposals show", "policy show", "policy pins", "policy schema", "policy check"}
 	// ownWidens are the flags by which a command inside the walls would get
 	// more than the agent was given.
-	ownWidens = []string{"--read", "--write", "--allow-host", "--allow-tool", "--mode", "--tier", "--profile", "--config", "--workspace", "--home", "--unsafe-allow-private", "--llm", "--db", "--run-id", "--runtime"}
+	ownWidens = []string{"--read", "--write", "--allow-host", "--allow-tool", "--mode", "--tier", "--profile", "--config", "--workspace", "--home", "--unsafe-allow-private", "--llm", "--llm-base", "--llm-feature", "--llm-proxy", "--ecosystem", "--unsafe-any-client", "--env", "--db", "--run-id", "--runtime"}
 )
 
 // ownCommand: an agent that releases its own run, or approves its own

@@ -56,8 +56,12 @@ func inNetwork(t *testing.T) bool {
 	if os.Getuid() != 0 {
 		t.Skip("a network namespace with addresses of one's own needs root, which this is not")
 	}
+	cordon, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.Command("unshare", "-n", "--", os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v", "-test.timeout", "280s")
-	cmd.Env = append(os.Environ(), inNetworkEnv+"=1")
+	cmd.Env = append(os.Environ(), inNetworkEnv+"=1", "CORDON_TEST_BINARY="+cordon)
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)
 	if err != nil {
@@ -274,8 +278,15 @@ var binary = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv("CORDON_TEST_BINARY"); path != "" {
 		return path, nil
 	}
-	dir, err := os.MkdirTemp("", "cordon-egress-")
-	if err != nil {
+	dir := os.Getenv("CORDON_INTEGRATION_DIR")
+	if dir == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return "", err
+		}
+		dir = filepath.Join(cache, "cordon", "integration")
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
 	p := &parts{}
@@ -326,7 +337,7 @@ func (x *tenant) db() string { return filepath.Join(x.dir, "a.db") }
 // run runs a script of the workspace inside walls.
 func (x *tenant) run(id string, flags []string, script string) (code int, stdout, stderr string) {
 	x.t.Helper()
-	args := append([]string{"run", "--db", x.db(), "--run-id", id, "--workspace", x.workspace, "--resolver", nameServer, "--ecosystem", "none"}, x.runtime...)
+	args := append([]string{"run", "--db", x.db(), "--run-id", id, "--workspace", x.workspace, "--resolver", nameServer, "--ecosystem", "none", "--llm-proxy"}, x.runtime...)
 	args = append(append(args, flags...), "--", "sh", script)
 	cmd := exec.Command(x.cordon, args...)
 	cmd.Env = x.env
