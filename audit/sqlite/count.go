@@ -158,7 +158,7 @@ func (w *writer) flush() error {
 	}
 	s.commit.Lock()
 	defer s.commit.Unlock()
-	err := w.transact(func(tx *tx) error { return tx.add(b) })
+	err := w.relaxed(func(tx *tx) error { return tx.add(b) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {

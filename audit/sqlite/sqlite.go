@@ -7,10 +7,14 @@
 // Several processes may use the file at once; their violations make one
 // chain. A run that one process killed is killed for all: KillGeneration
 // changes in every process. Count and AddUsage lose at most what was said
-// within audit.FlushInterval before a crash.
+// within audit.FlushInterval before a crash; the loss of power may take what
+// was said since the last of the changes above too.
 // A kill that the database does not take (held, full, read-only) is kept in
 // the file beside it, and counts. A file that was moved, removed or replaced under an open store is an error
 // at the next change and when kills are read.
+//
+// Close leaves the write-ahead log beside the file: a copy of the file alone
+// may lack the last changes.
 //
 // What it does not stop: who may write the file may rewrite it (see package
 // audit). The file belongs outside of what an agent can reach; this package
@@ -28,6 +32,7 @@ import (
 	"io/fs"
 	"net/url"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"time"
 
@@ -57,7 +62,7 @@ type Store struct {
 	path   string
 	busy   time.Duration
 	file   inode   // what was opened
-	db     *sql.DB // readers
+	db     *sql.DB // readers; see Close for why they must not be able to write
 	w      *sql.DB // one connection, used by the writer goroutine alone
 	kills  *killFile
 	reqs   chan *request
@@ -97,7 +102,7 @@ func openWaiting(ctx context.Context, path string, busy time.Duration) (*Store, 
 		return nil, err
 	}
 	s := &Store{
-		path: path, busy: busy, db: pool(path, 4, busy), w: pool(path, 1, busy),
+		path: path, busy: busy, db: readers(path, busy), w: writers(path, busy),
 		reqs: make(chan *request, 1024), closed: make(chan struct{}), done: make(chan struct{}),
 		wake: make(chan struct{}, 1), flushes: make(chan chan error),
 	}
@@ -112,7 +117,7 @@ func (s *Store) open(ctx context.Context) (err error) {
 	if s.file, err = inodeOf(s.path); err != nil {
 		return err
 	}
-	v, err := s.version(ctx)
+	v, err := s.version(ctx, s.db)
 	if err != nil {
 		return err
 	}
@@ -128,12 +133,21 @@ func (s *Store) open(ctx context.Context) (err error) {
 	return nil
 }
 
+func readers(path string, busy time.Duration) *sql.DB {
+	return pool(path, 4, busy, url.Values{"mode": {"ro"}, "_pragma": {"trusted_schema(0)"}})
+}
+
+func writers(path string, busy time.Duration) *sql.DB {
+	pragmas := []string{"synchronous(FULL)", "foreign_keys(1)", "trusted_schema(0)"}
+	if runtime.GOOS == "darwin" { // nowhere else it says anything
+		pragmas = append(pragmas, "fullfsync(1)", "checkpoint_fullfsync(1)")
+	}
+	return pool(path, 1, busy, url.Values{"_pragma": pragmas})
+}
+
 // pool opens nothing yet.
-func pool(path string, conns int, busy time.Duration) *sql.DB {
-	q := url.Values{"_pragma": {
-		fmt.Sprintf("busy_timeout(%d)", busy.Milliseconds()),
-		"synchronous(FULL)", "fullfsync(1)", "checkpoint_fullfsync(1)", "foreign_keys(1)", "trusted_schema(0)",
-	}}
+func pool(path string, conns int, busy time.Duration, q url.Values) *sql.DB {
+	q.Add("_pragma", fmt.Sprintf("busy_timeout(%d)", busy.Milliseconds()))
 	u := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: q.Encode()}
 	db, err := sql.Open("sqlite", u.String())
 	if err != nil {
@@ -147,11 +161,11 @@ func pool(path string, conns int, busy time.Duration) *sql.DB {
 // version reads the schema version, 0 for a new file, and refuses files that
 // are not ours or are from the future. It costs one short read. The table
 // of goose comes before our mark while another process migrates.
-func (s *Store) version(ctx context.Context) (int, error) {
+func (s *Store) version(ctx context.Context, db querier) (int, error) {
 	var v, app, tables int
 	const q = `SELECT user_version, application_id, (SELECT count(*) FROM sqlite_schema WHERE tbl_name <> 'goose_db_version' AND tbl_name NOT LIKE 'sqlite_%')
 		FROM pragma_user_version, pragma_application_id`
-	if err := s.w.QueryRowContext(ctx, q).Scan(&v, &app, &tables); err != nil {
+	if err := db.QueryRowContext(ctx, q).Scan(&v, &app, &tables); err != nil {
 		return 0, err
 	}
 	switch {
@@ -172,7 +186,7 @@ func (s *Store) migrate(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = flock(fd, unix.LOCK_UN) }() // closing releases it too
-	v, err := s.version(ctx)
+	v, err := s.version(ctx, s.w)
 	if err != nil || v == schemaVersion {
 		return err
 	}
@@ -235,7 +249,11 @@ func (s *Store) Close() error {
 	s.once.Do(func() {
 		close(s.closed)
 		<-s.done
-		s.end = s.fail("close", errors.Join(s.end, s.db.Close(), s.w.Close(), s.kills.close()))
+		// Whoever closes a database last writes its log back, with two syncs
+		// and two more for the next one who begins a log, unless it cannot
+		// write: so that the readers are closed last, and the log is written
+		// back when it is long enough.
+		s.end = s.fail("close", errors.Join(s.end, s.w.Close(), s.db.Close(), s.kills.close()))
 	})
 	return s.end
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	lib "modernc.org/sqlite/lib"
@@ -78,6 +79,7 @@ func (s *Store) write() {
 				w.serve(s.gather(<-s.reqs))
 			}
 			s.end = w.flush()
+			w.shorten()
 			return
 		}
 	}
@@ -221,6 +223,49 @@ func (w *writer) connect(ctx context.Context) (err error) {
 	return err
 }
 
+// keptLog is how much of the log Close leaves: the next process reads it all
+// before its first statement, in about 1 ms a MB.
+const keptLog = 256 << 10
+
+// shorten writes a long log back before the end. What fails then, or is held
+// up by others, loses nothing: the log stays.
+func (w *writer) shorten() {
+	if w.conn == nil {
+		return
+	}
+	if info, err := os.Stat(w.s.path + "-wal"); err != nil || info.Size() <= keptLog {
+		return
+	}
+	ctx := context.Background()
+	if _, err := w.conn.ExecContext(ctx, "PRAGMA busy_timeout = 0"); err == nil {
+		_, _ = w.conn.ExecContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)")
+	}
+}
+
+// relaxed is transact for what may be lost with the power, but not with the
+// process: its commit is not synced. A later one that is syncs it too.
+func (w *writer) relaxed(do func(tx *tx) error) error {
+	ctx := context.Background()
+	if err := w.s.standing(); err != nil {
+		return err
+	}
+	if err := w.connect(ctx); err != nil {
+		return err
+	}
+	if _, err := w.conn.ExecContext(ctx, "PRAGMA synchronous = NORMAL"); err != nil {
+		return err
+	}
+	defer func() {
+		if w.conn == nil {
+			return // it failed; the next connection syncs
+		}
+		if _, err := w.conn.ExecContext(ctx, "PRAGMA synchronous = FULL"); err != nil {
+			w.drop()
+		}
+	}()
+	return w.transact(do)
+}
+
 // rollback also drops the connection: after a failure in the middle of a
 // transaction its state is not worth guessing.
 func (w *writer) rollback() {
@@ -229,8 +274,12 @@ func (w *writer) rollback() {
 	if _, err := w.conn.ExecContext(ctx, "ROLLBACK"); err == nil {
 		return
 	}
-	// A full disk has rolled back already. The statements are closed while
-	// their connection still stands: the driver panics on the other order.
+	w.drop() // a full disk has rolled back already
+}
+
+// drop ends the connection. The statements are closed while it still stands:
+// the driver panics on the other order.
+func (w *writer) drop() {
 	conn := w.conn
 	w.conn = nil
 	w.closeStatements()
@@ -308,7 +357,7 @@ func (s *Store) Record(ctx context.Context, r audit.RunRow, vs []audit.Violation
 		}
 	}
 	return s.submit(ctx, "record", func(tx *tx) error {
-		runHash, err := tx.openRun(&r)
+		runHash, _, err := tx.openRun(&r)
 		if err != nil {
 			return err
 		}
@@ -324,28 +373,28 @@ func (s *Store) Record(ctx context.Context, r audit.RunRow, vs []audit.Violation
 const insertRun = `INSERT INTO run_sandboxes (` + runColumns + `, row_hash)
 	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run_id) DO NOTHING`
 
-// openRun stores the run's row unless there is one, and returns the stored
-// row's hash.
-func (tx *tx) openRun(r *audit.RunRow) (string, error) {
+// openRun stores the run's row unless there is one, which stood tells, and
+// returns the stored row's hash.
+func (tx *tx) openRun(r *audit.RunRow) (h string, stood bool, err error) {
 	if h := tx.writer.runs[r.RunID]; h != "" {
-		return h, nil
+		return h, true, nil
 	}
 	if h := tx.runs[r.RunID]; h != "" {
-		return h, nil
+		return h, true, nil
 	}
-	h := r.Hash()
+	h = r.Hash()
 	n, err := tx.changes(tx.ctx, insertRun, r.RunID, r.TenantID, r.WorkspaceID, r.AgentID, r.UserID, r.SessionID,
 		r.PolicyID, r.Tier, r.Profile, r.Mode, r.PolicyJSON, r.PolicyHash, audit.FormatTime(r.CreatedAt), h)
 	if err != nil {
-		return "", fmt.Errorf("store run %q: %w", r.RunID, err)
+		return "", false, fmt.Errorf("store run %q: %w", r.RunID, err)
 	}
 	if n == 0 {
 		if _, err := tx.row(tx.ctx, "SELECT row_hash FROM run_sandboxes WHERE run_id = ?", []any{r.RunID}, &h); err != nil {
-			return "", fmt.Errorf("read run %q: %w", r.RunID, err)
+			return "", false, fmt.Errorf("read run %q: %w", r.RunID, err)
 		}
 	}
 	tx.runs[r.RunID] = h
-	return h, nil
+	return h, n == 0, nil
 }
 
 const insertViolation = `INSERT INTO sandbox_violations (` + violationColumns + `)
@@ -385,11 +434,12 @@ func (s *Store) OpenRun(ctx context.Context, r audit.RunRow) (audit.RunRow, erro
 	if old, ok, err := s.Run(ctx, r.RunID); err == nil && ok {
 		return old, nil
 	}
+	var stood bool
 	err = s.submit(ctx, "open run", func(tx *tx) error {
-		_, err := tx.openRun(&r)
+		_, stood, err = tx.openRun(&r)
 		return err
 	})
-	if err != nil {
+	if err != nil || !stood { // in this order: after an error the writer may still be at stood
 		return r, err
 	}
 	standing, ok, err := s.Run(ctx, r.RunID)

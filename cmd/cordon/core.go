@@ -213,12 +213,18 @@ func openCore(ctx context.Context, c *config.Config, stderr io.Writer, packages 
 	for _, note := range c.Notes() {
 		log.printf("%s", note)
 	}
-	go toolspec.Builtin() // it is made while the database opens
+	// The hosts are found while the database opens.
+	looking, stop := context.WithCancel(ctx)
+	defer stop()
+	found := make(chan []string, 1)
+	go func() { found <- packages.hosts(looking, log) }()
 	store, err := openStore(ctx, c)
 	if err != nil {
+		stop()
+		<-found
 		return nil, err
 	}
-	g, err := newGuard(c, store, log, packages.hosts(ctx, log)...)
+	g, err := newGuard(c, store, log, <-found...)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}

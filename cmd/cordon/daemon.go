@@ -15,7 +15,7 @@ import (
 	"github.com/cordon-sandbox/cordon/contain/egress"
 	"github.com/cordon-sandbox/cordon/door/hook"
 	"github.com/cordon-sandbox/cordon/door/hook/daemon"
-	"github.com/cordon-sandbox/cordon/lower/toolspec"
+	"github.com/cordon-sandbox/cordon/door/hook/daemon/relay"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )
@@ -38,7 +38,7 @@ It ends when nothing came for the idle time.`,
 		if *idle <= 0 {
 			return usagef("cordon daemon: --idle %v (want more than 0)", *idle)
 		}
-		dir, err := hookStateDir()
+		dir, err := relay.StateDir()
 		if err != nil {
 			return err
 		}
@@ -68,7 +68,6 @@ func serveHooks(ctx context.Context, dir string, idle time.Duration, log *lineLo
 	if err != nil {
 		return err
 	}
-	toolspec.Builtin() // the first event need not wait for it
 	d := &hookDaemon{log: log, open: map[string]*openHook{}}
 	log.printf("daemon: listening on %s", listener.Addr())
 	defer d.close()

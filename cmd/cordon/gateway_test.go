@@ -4,21 +4,12 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/cordon-sandbox/cordon"
-	"github.com/cordon-sandbox/cordon/audit/sqlite"
-	"github.com/cordon-sandbox/cordon/config"
-	"github.com/cordon-sandbox/cordon/door/api"
-	"github.com/cordon-sandbox/cordon/door/mcp/gateway"
-	"github.com/google/go-cmp/cmp"
 )
 
 const gatewayFile = `
@@ -169,84 +160,5 @@ func TestGatewayTokenCommand(t *testing.T) {
 	}
 	if s := out.String(); !strings.Contains(s, "token:  cordon_") || !strings.Contains(s, "sha256: ") {
 		t.Errorf("%s", s)
-	}
-}
-
-// TestG2TheGatewayDecidesAsCheckDoes: a call gets the decision that it gets by
-// check, with a session, without one, and behind the endpoint of all servers.
-func TestG2TheGatewayDecidesAsCheckDoes(t *testing.T) {
-	home, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ws := filepath.Join(home, "ws")
-	if err := os.MkdirAll(ws, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	server := filepath.Join(home, "fakemcp")
-	if err := os.Symlink(testBinary(t), server); err != nil {
-		t.Fatal(err)
-	}
-	store, err := sqlite.Open(t.Context(), filepath.Join(home, "a.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	c, err := config.Load(config.Input{Flags: map[string][]string{"mode": {"enforce"}, "allow-host": {"github.com"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	inner, err := newGuard(c, store, &lineLog{w: io.Discard})
-	if err != nil {
-		t.Fatal(err)
-	}
-	guard := &recorder{Guard: inner}
-	outcomes := map[cordon.Outcome]int{}
-	for i, call := range []struct{ tool, args string }{
-		{"read_text_file", `{"path":"a.txt"}`},
-		{"read_text_file", `{"path":"~/.ssh/id_rsa"}`},
-		{"read_text_file", `{"path":"/var/log/x"}`},
-		{"write_file", `{"path":".git/hooks/pre-commit","content":"x"}`},
-		{"write_file", `{"path":"src/a.py","content":"print(1)"}`},
-		{"Bash", `{"command":"ls -la && git status"}`},
-		{"Bash", `{"command":"rm -rf ~"}`},
-		{"Bash", `{"command":7}`},
-		{"execute_python", `{"code":"import os; os.system('id')"}`},
-		{"query", `{"sql":"DROP TABLE users"}`},
-		{"query", `{"sql":"SELECT 1"}`},
-		{"fetch", `{"url":"https://github.com/a"}`},
-		{"fetch", `{"url":"https://github.com@evil.test/"}`},
-		{"some_tool", `{"target_file":"/etc/shadow","note":"rm -rf /"}`},
-	} {
-		run := cordon.Run{Tier: cordon.Supervised, Profile: "coding", Workspace: ws, Home: home}
-		line := fmt.Sprintf(`{"id":%d,"server":"srv","tool":%q,"args":%s}`, i, call.tool, call.args)
-		want := inner.Decide(t.Context(), api.ReadCall([]byte(line), run).Call)
-		outcomes[want.Outcome]++
-		for _, path := range []string{"/mcp/srv", "/mcp"} {
-			// A token of its own each time: what was killed stays killed.
-			secret := fmt.Sprintf("secret-%d-%s", i, path)
-			g, err := gateway.New(gateway.Config{
-				Guard: guard, Mode: cordon.Enforce, Workspace: ws, Home: home,
-				Servers: []gateway.Server{{Name: "srv", Command: []string{server}}},
-				Tokens:  []gateway.Token{{Identity: gateway.Identity{Name: fmt.Sprintf("t%d%d", i, len(path)), Tier: cordon.Supervised, Profile: "coding", Servers: []string{"*"}}, Hash: gateway.HashSecret(secret)}},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			srv := httptest.NewServer(g)
-			name := call.tool
-			if path == "/mcp" {
-				name = "srv__" + name
-			}
-			ask(t, srv.URL+path, secret, name, call.args)
-			if diff := cmp.Diff(verdict(want), verdict(guard.last)); diff != "" {
-				t.Errorf("%s %s at %s (-check +gateway):\n%s", call.tool, call.args, path, diff)
-			}
-			srv.Close()
-			g.Close()
-		}
-	}
-	if outcomes[cordon.Allowed] < 3 || outcomes[cordon.Restricted] < 1 || outcomes[cordon.Blocked] < 3 {
-		t.Errorf("the table is one-sided: %v", outcomes)
 	}
 }

@@ -1,26 +1,22 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/cordon-sandbox/cordon"
-	"github.com/cordon-sandbox/cordon/audit/sqlite"
 	"github.com/cordon-sandbox/cordon/config"
 	"github.com/cordon-sandbox/cordon/door/hook"
-	"github.com/cordon-sandbox/cordon/door/hook/daemon"
+	"github.com/cordon-sandbox/cordon/door/hook/daemon/relay"
 	"github.com/cordon-sandbox/cordon/door/mcp"
 	"github.com/cordon-sandbox/cordon/guard/policy"
-	"github.com/cordon-sandbox/cordon/lower/toolspec"
 	"github.com/spf13/cobra"
 )
 
@@ -75,9 +71,7 @@ type hookFlags struct {
 
 // run answers the event that is on in. Whatever fails, there is an answer.
 func (f *hookFlags) run(ctx context.Context, agent string, in io.Reader, out io.Writer) error {
-	// The catalogue is read while the database is opened, and what such a
-	// short life allocates is not worth collecting.
-	go toolspec.Builtin()
+	// What such a short life allocates is not worth collecting.
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(hookMemory))
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	c, err := f.loadFrom(os.LookupEnv, os.Getwd)
@@ -93,7 +87,7 @@ func (f *hookFlags) run(ctx context.Context, agent string, in io.Reader, out io.
 	defer timer.Stop()
 	read, done := make(chan []byte, 1), make(chan hookAnswer, 1)
 	go func() {
-		event, rerr := readHookEvent(in)
+		event, rerr := relay.ReadEvent(in)
 		read <- event
 		done <- f.answer(ctx, agent, event, c, mode, errors.Join(err, rerr))
 	}()
@@ -197,23 +191,6 @@ func writeReply(stdout []byte, stderr string, exit int, out, errOut io.Writer) e
 	return nil
 }
 
-// drainBytes is how much of an event that is too large is read all the same:
-// an agent whose hook does not read may take that for a failed hook.
-const drainBytes = 256 << 20
-
-// readHookEvent reads an event, and one byte more than it may have where it is
-// too large.
-func readHookEvent(in io.Reader) ([]byte, error) {
-	event, err := io.ReadAll(io.LimitReader(in, hook.MaxEvent+1))
-	if err != nil {
-		return event, fmt.Errorf("read the event: %w", err)
-	}
-	if len(event) > hook.MaxEvent {
-		_, _ = io.CopyN(io.Discard, in, drainBytes) // it is refused whatever comes
-	}
-	return event, nil
-}
-
 // failMode is the mode in which a failure is answered where no configuration
 // says one: the flag's, or off where everything was switched off, else enforce.
 func (f *hookFlags) failMode() cordon.Mode {
@@ -289,84 +266,4 @@ func (f *hookFlags) hookRun(c *config.Config) (cordon.Run, error) {
 		whole.Workspace = r.Home // the event names it
 	}
 	return r, policy.CheckRun(whole)
-}
-
-// hookStateDir is where the default database is, and the daemon's socket.
-func hookStateDir() (string, error) {
-	db, err := sqlite.DefaultPath()
-	return filepath.Dir(db), err
-}
-
-// relayHook hands "cordon hook" to a daemon, where one is there that can be
-// believed. Where it is not done, stdio has what was read put back.
-func relayHook(args []string, stdio *Stdio) (code int, done bool) {
-	if len(args) < 2 || args[0] != "hook" || slices.ContainsFunc(args, ownProcess) {
-		return 0, false
-	}
-	defer func() {
-		if p := recover(); p != nil {
-			fmt.Fprintf(stdio.Err, "cordon: daemon: panic: %v; deciding without it\n", p)
-			code, done = 0, false
-		}
-	}()
-	dir, err := hookStateDir()
-	if err != nil {
-		return 0, false
-	}
-	if _, err := os.Lstat(filepath.Join(dir, daemon.SocketName)); err != nil {
-		return 0, false // the usual case without one
-	}
-	build, err := daemon.ThisBuild()
-	if err != nil {
-		return 0, false
-	}
-	client := daemon.Client{Dir: dir, Build: build}
-	conn, err := client.Connect()
-	if err != nil {
-		if !errors.Is(err, daemon.ErrNone) {
-			fmt.Fprintf(stdio.Err, "cordon: %v; deciding without it\n", err)
-		}
-		return 0, false
-	}
-	event, err := readHookEvent(stdio.In)
-	stdio.In = bytes.NewReader(event)
-	if err != nil {
-		conn.Close()
-		stdio.In = io.MultiReader(stdio.In, brokenReader{err})
-		return 0, false
-	}
-	reply, err := conn.Ask(daemon.Request{Args: args[1:], Env: hookEnv(), Event: event})
-	if err != nil {
-		fmt.Fprintf(stdio.Err, "cordon: %v; deciding without it\n", err)
-		return 0, false
-	}
-	err = writeReply(reply.Stdout, reply.Stderr, reply.Exit, stdio.Out, stdio.Err)
-	var exit exitError
-	errors.As(err, &exit)
-	return exit.code, true
-}
-
-// ownProcess: the flag asks for something that only this process can do.
-func ownProcess(arg string) bool {
-	return arg == "-h" || arg == "--help" || strings.HasPrefix(arg, "--no-daemon")
-}
-
-// brokenReader gives a read error again.
-type brokenReader struct{ err error }
-
-func (b brokenReader) Read([]byte) (int, error) { return 0, b.err }
-
-// hookEnv are the variables that a decision depends on.
-func hookEnv() []string {
-	var env []string
-	for _, kv := range os.Environ() {
-		name, _, _ := strings.Cut(kv, "=")
-		switch {
-		case strings.HasPrefix(name, "ATOM_"), strings.HasPrefix(name, "CORDON_"), strings.HasPrefix(name, "XDG_"),
-			strings.HasSuffix(name, "_PROJECT_DIR"), name == "HOME":
-			env = append(env, kv)
-		}
-	}
-	slices.Sort(env)
-	return env
 }

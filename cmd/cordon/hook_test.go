@@ -26,6 +26,7 @@ import (
 	"github.com/cordon-sandbox/cordon/door/api"
 	"github.com/cordon-sandbox/cordon/door/hook"
 	"github.com/cordon-sandbox/cordon/door/hook/daemon"
+	"github.com/cordon-sandbox/cordon/door/hook/daemon/relay"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -151,7 +152,7 @@ func TestADaemonDecidesAsAProcessDoes(t *testing.T) {
 		for _, flags := range [][]string{{"--mode", "enforce"}, {"--mode", "enforce", "--tier", "student"}, {"--mode", "shadow"}, {"--mode", "off"}, nil} {
 			args := append([]string{"claude"}, flags...)
 			session := func(by string) string { return fmt.Sprintf("%s-%d-%s", by, i, strings.Join(flags, "")) }
-			byDaemon, err := d.answer(t.Context(), daemon.Request{Args: args, Env: hookEnv(), Event: claudeEvent(session("a"), ws, command)})
+			byDaemon, err := d.answer(t.Context(), daemon.Request{Args: args, Env: relay.Env(), Event: claudeEvent(session("a"), ws, command)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -173,7 +174,7 @@ func TestADaemonReadsAChangedConfigurationAndAnotherDatabase(t *testing.T) {
 	d := newHookDaemon(t)
 	ask := func(session string) string {
 		t.Helper()
-		r, err := d.answer(t.Context(), daemon.Request{Args: []string{"claude"}, Env: hookEnv(), Event: claudeEvent(session, ws, "cat ~/.ssh/id_rsa")})
+		r, err := d.answer(t.Context(), daemon.Request{Args: []string{"claude"}, Env: relay.Env(), Event: claudeEvent(session, ws, "cat ~/.ssh/id_rsa")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -213,7 +214,7 @@ func TestADaemonReadsAChangedConfigurationAndAnotherDatabase(t *testing.T) {
 func TestADaemonDeclinesWhatItWouldReadOtherwise(t *testing.T) {
 	ws := hookHome(t)
 	d := newHookDaemon(t)
-	env := hookEnv()
+	env := relay.Env()
 	for name, r := range map[string]daemon.Request{
 		"another home":             {Args: []string{"claude"}, Env: []string{"HOME=/elsewhere"}},
 		"no environment":           {Args: []string{"claude"}},
@@ -248,7 +249,7 @@ func TestADaemonAnswersManyAtOnce(t *testing.T) {
 				command, want = "cat ~/.ssh/id_rsa", `"permissionDecision":"deny"`
 			}
 			args := []string{"claude", "--mode", "enforce", "--user", fmt.Sprint("u", i%3)}
-			r, err := d.answer(context.Background(), daemon.Request{Args: args, Env: hookEnv(), Event: claudeEvent(fmt.Sprint("m", i), ws, command)})
+			r, err := d.answer(context.Background(), daemon.Request{Args: args, Env: relay.Env(), Event: claudeEvent(fmt.Sprint("m", i), ws, command)})
 			if err != nil || !strings.Contains(string(r.Stdout), want) {
 				t.Errorf("%s: %s %v", command, r.Stdout, err)
 			}
@@ -262,7 +263,7 @@ func TestADaemonKeepsFewConfigurationsOpen(t *testing.T) {
 	d := newHookDaemon(t)
 	for i := range 2 * maxOpenHooks {
 		args := []string{"claude", "--user", fmt.Sprint("u", i)}
-		if _, err := d.answer(t.Context(), daemon.Request{Args: args, Env: hookEnv(), Event: claudeEvent(fmt.Sprint("s", i), ws, "ls")}); err != nil {
+		if _, err := d.answer(t.Context(), daemon.Request{Args: args, Env: relay.Env(), Event: claudeEvent(fmt.Sprint("s", i), ws, "ls")}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -445,5 +446,21 @@ func TestAProcessAsksTheDaemon(t *testing.T) {
 	}
 	if out, errOut := run(claudeEvent("s", ws, "ls"), "hook", "claude", "--mode", "enforce"); !strings.Contains(out, "was killed at") || errOut != "" {
 		t.Errorf("%s %s", out, errOut)
+	}
+}
+
+func TestTheRelayKnowsWhereTheDatabaseIsAndWhatAnEventMayBe(t *testing.T) {
+	for _, state := range []string{t.TempDir(), "relative", ""} {
+		t.Setenv("XDG_STATE_HOME", state)
+		db, err := sqlite.DefaultPath()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if dir, err := relay.StateDir(); err != nil || dir != filepath.Dir(db) {
+			t.Errorf("%q: %q, %v (want that of %q)", state, dir, err, db)
+		}
+	}
+	if relay.MaxEvent != hook.MaxEvent {
+		t.Errorf("%d bytes (want %d)", relay.MaxEvent, hook.MaxEvent)
 	}
 }

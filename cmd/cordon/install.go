@@ -195,6 +195,9 @@ func (f *installFlags) afterInstall(cmd *cobra.Command, agent, path string, o in
 		return err
 	}
 	out := cmd.OutOrStdout()
+	if !slices.Contains(o.Args, "--mode") {
+		fmt.Fprintln(out, "note: without --mode the configuration says the mode at each call; its default is shadow, which refuses nothing.")
+	}
 	if facts.Closes == "" {
 		fmt.Fprintf(out, "note: %s lets a call run whose hook crashed or ran out of time, and has no option against it.\n", facts.Title)
 	}

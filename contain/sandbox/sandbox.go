@@ -77,7 +77,7 @@ type Mount struct {
 	Source, Target string
 	Access         Access
 	// Upper and Work are the directories of an Overlay, on one file system,
-	// out of reach from inside.
+	// out of reach from inside. They serve one Start.
 	Upper, Work string
 	// Optional: a Source that does not exist is passed over.
 	Optional bool

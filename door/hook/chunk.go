@@ -46,8 +46,15 @@ func origin(c *cordon.Call) (cordon.ChunkType, string) {
 	return cordon.ToolOutput, first()
 }
 
-// A key as long as this is no field's name, but text.
-const longKey = 24
+// longWord is how long a field's name is at most, or that of a type.
+const longWord = 24
+
+// word reports whether s can be a name; what is none is text to a model.
+func word(s string) bool {
+	return len(s) <= longWord && strings.IndexFunc(s, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '-' && r != '$'
+	}) < 0
+}
 
 // flatten is the text of a JSON value: its strings, a line each, but for those
 // in own, which the agent wrote itself and the tool only repeats, and the names
@@ -59,7 +66,7 @@ func flatten(raw json.RawMessage, own map[string]bool) string {
 	}
 	var b strings.Builder
 	eachString(raw, func(key, s string) {
-		if !own[s] && key != "type" {
+		if !own[s] && !(key == "type" && word(s)) {
 			b.WriteString(s)
 			b.WriteByte('\n')
 		}
@@ -75,7 +82,7 @@ func ownStrings(args json.RawMessage) map[string]bool {
 }
 
 // eachString gives every string of a value with its key, "" in a list, and
-// every key that is as long as a text.
+// every key that is no name.
 func eachString(raw json.RawMessage, do func(key, s string)) {
 	var inObject []bool // one for each container that is open
 	expect, name := false, ""
@@ -96,7 +103,7 @@ func eachString(raw json.RawMessage, do func(key, s string)) {
 			inObject = inObject[:len(inObject)-1]
 		case string:
 			if expect {
-				if expect, name = false, t; len(t) > longKey {
+				if expect, name = false, t; !word(t) {
 					do("", t)
 				}
 				continue

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cordon-sandbox/cordon/contain/sandbox"
 	"github.com/cordon-sandbox/cordon/contain/sandbox/inside"
+	"github.com/cordon-sandbox/cordon/contain/sandbox/inside/meter"
 	"github.com/moby/moby/api/pkg/stdcopy"
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/events"
@@ -167,7 +168,7 @@ func (b *box) Processes() []int {
 	if b.pid <= 0 || b.r.sock == "" {
 		return nil
 	}
-	return inside.Descendants(b.pid)
+	return meter.Descendants(b.pid)
 }
 
 func (b *box) Said() string { return b.said.String() }

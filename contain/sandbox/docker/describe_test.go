@@ -248,6 +248,44 @@ func TestSourcesThatLeadElsewhereAreRefused(t *testing.T) {
 	}
 }
 
+func TestAnEngineThatDoesNotAnswerIsExplainedByItsSocket(t *testing.T) {
+	dir := real(t, t.TempDir())
+	mute, err := net.Listen("unix", dir+"/mute")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mute.Close()
+	dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: dir + "/dead", Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.SetUnlinkOnClose(false)
+	dead.Close()
+	if err := os.Mkdir(dir+"/run", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	own, err := net.Listen("unix", dir+"/run/docker.sock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	for _, row := range []struct{ name, sock, runtimeDir, why, fix string }{
+		{"there is none", dir + "/none", "", "there is no Docker engine", "apt-get install docker.io"},
+		{"it has ended", dir + "/dead", "", "no Docker engine listens", "systemctl start docker"},
+		{"it listens and is mute", dir + "/mute", "", "does not answer (the client's word)", "systemctl start docker"},
+		{"it is elsewhere", "", "", "does not answer (the client's word)", "DOCKER_HOST"},
+		{"this user has one", dir + "/none", dir + "/run", "there is no Docker engine", "DOCKER_HOST=unix://" + dir + "/run/docker.sock"},
+		{"this user could have one", dir + "/none", dir, "there is no Docker engine", "apt-get install docker.io"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			e := noEngine("unix://"+row.sock, row.sock, row.runtimeDir, errors.New("the client's word"))
+			if !strings.Contains(e.Why, row.why) || !strings.Contains(e.Fix, row.fix) {
+				t.Errorf("%+v", e)
+			}
+		})
+	}
+}
+
 func TestTheProfileHoldsTheNamesOfTheTable(t *testing.T) {
 	names := map[string]bool{}
 	files, err := filepath.Glob("../syscalls_linux*.go")

@@ -32,12 +32,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
+	"time"
 
 	"github.com/cordon-sandbox/cordon/contain/sandbox"
 	"github.com/cordon-sandbox/cordon/contain/sandbox/inside"
@@ -269,13 +272,34 @@ func (r *Runtime) unavailable(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
-	e := &sandbox.UnavailableError{
-		Runtime: Name, Why: fmt.Sprintf("the Docker engine at %s does not answer (%v)", r.api.DaemonHost(), err),
-		Fix: "install it (Debian and Ubuntu: apt-get install docker.io) and start it (systemctl start docker), or name another one by DOCKER_HOST",
+	return noEngine(r.api.DaemonHost(), r.sock, os.Getenv("XDG_RUNTIME_DIR"), err)
+}
+
+// noEngine says why the engine at host does not answer: err is the client's
+// word, which does not keep the kernel's; sock the engine's socket or "";
+// runtimeDir where a rootless engine of this user's would have its own.
+func noEngine(host, sock, runtimeDir string, err error) *sandbox.UnavailableError {
+	const start = "start it (systemctl start docker)"
+	e := &sandbox.UnavailableError{Runtime: Name, Why: fmt.Sprintf("the Docker engine at %s does not answer (%v)", host, err), Fix: start + ", or name another one by DOCKER_HOST"}
+	if sock == "" {
+		e.Fix = "start it, or name another one by DOCKER_HOST"
+		return e
 	}
-	if errors.Is(err, os.ErrPermission) {
-		e.Why = fmt.Sprintf("this user may not use the Docker engine at %s", r.api.DaemonHost())
+	conn, dialErr := net.DialTimeout("unix", sock, time.Second)
+	switch {
+	case dialErr == nil:
+		conn.Close()
+	case errors.Is(dialErr, os.ErrPermission):
+		e.Why = "this user may not use the Docker engine at " + host
 		e.Fix = "as root: usermod -aG docker USER, and log in again (whoever is in that group is as good as root); or run a rootless engine"
+	case errors.Is(dialErr, os.ErrNotExist):
+		e.Why = "there is no Docker engine at " + host
+		e.Fix = "install one (Debian and Ubuntu: apt-get install docker.io) and " + start + ", or name another one by DOCKER_HOST"
+	case errors.Is(dialErr, syscall.ECONNREFUSED):
+		e.Why = "no Docker engine listens at " + host
+	}
+	if own := filepath.Join(runtimeDir, "docker.sock"); dialErr != nil && runtimeDir != "" && own != sock && isSocket(own) {
+		e.Fix = "use this user's own engine: DOCKER_HOST=unix://" + own
 	}
 	return e
 }

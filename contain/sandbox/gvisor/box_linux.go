@@ -14,6 +14,8 @@ import (
 
 	"github.com/cordon-sandbox/cordon/contain/sandbox"
 	"github.com/cordon-sandbox/cordon/contain/sandbox/inside"
+	"github.com/cordon-sandbox/cordon/contain/sandbox/inside/cgroup"
+	"github.com/cordon-sandbox/cordon/contain/sandbox/inside/meter"
 	"golang.org/x/sys/unix"
 )
 
@@ -22,7 +24,7 @@ import (
 type box struct {
 	r       *Runtime
 	dir     string
-	group   *group
+	group   *cgroup.Group
 	proc    *os.Process
 	in, out *os.File
 	errs    *os.File
@@ -39,7 +41,7 @@ func (b *box) start(runsc, platform string, d *description, run string) error {
 	err := b.bundle(d)
 	if err == nil {
 		p := d.root
-		p.Dir, p.Groups = b.dir, b.group.dirs()
+		p.Dir, p.Groups = b.dir, b.group.Dirs()
 		p.Runsc = arguments(runsc, platform, b.dir)
 		err = b.spawn(p)
 	}
@@ -127,7 +129,7 @@ func (b *box) spawn(p rootPlan) error {
 		if err == nil {
 			_, _ = proc.Wait()
 			<-b.heard
-			b.last, b.oom = b.group.stats(), b.group.oomKills() > 0
+			b.last, b.oom = b.group.Stats(), b.group.OOMKills() > 0
 			close(b.done)
 		}
 	}()
@@ -178,14 +180,14 @@ func (b *box) Usage() sandbox.Stats {
 	if b.ended() {
 		return b.last
 	}
-	return b.group.stats()
+	return b.group.Stats()
 }
 
 func (b *box) OutOfMemory() bool {
 	if b.ended() {
 		return b.oom
 	}
-	return b.group.oomKills() > 0
+	return b.group.OOMKills() > 0
 }
 
 // Processes hold the files of the host that the program has open.
@@ -193,13 +195,13 @@ func (b *box) Processes() []int {
 	if b.ended() {
 		return nil
 	}
-	return inside.Descendants(b.proc.Pid)
+	return meter.Descendants(b.proc.Pid)
 }
 
 func (b *box) Said() string { return b.said.String() }
 
 func (b *box) Release() {
 	closeAll([]*os.File{b.in, b.out, b.errs})
-	b.group.remove()
+	b.group.Remove()
 	_ = os.RemoveAll(b.dir) // what is left is swept by the next New
 }

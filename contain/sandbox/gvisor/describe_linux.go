@@ -1,13 +1,17 @@
 package gvisor
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path"
 	"slices"
 	"strings"
 
 	"github.com/cordon-sandbox/cordon/contain/sandbox"
 	"github.com/cordon-sandbox/cordon/contain/sandbox/inside"
+	"github.com/cordon-sandbox/cordon/contain/sandbox/inside/cgroup"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
 
@@ -123,7 +127,7 @@ func home(s sandbox.Spec) string {
 }
 
 // controls are the walls as they stand.
-func controls(s sandbox.Spec, g *group, platform string, seen inside.Seen) []sandbox.Held {
+func controls(s sandbox.Spec, g *cgroup.Group, platform string, seen inside.Seen) []sandbox.Held {
 	const own = "of the sandbox's own kernel, and of the host's around it"
 	held := []sandbox.Held{
 		{Control: sandbox.UserNS, State: sandbox.Enforced, Note: "of the sandbox's own kernel"},
@@ -135,7 +139,7 @@ func controls(s sandbox.Spec, g *group, platform string, seen inside.Seen) []san
 		{Control: sandbox.PrivateFS, State: sandbox.Enforced},
 		{Control: sandbox.Landlock, Note: "the sandbox's own kernel has none"},
 		{Control: sandbox.WallCap, State: sandbox.Enforced},
-		{Control: sandbox.KernelWall, State: sandbox.Enforced, Note: "gVisor on " + platform},
+		{Control: sandbox.KernelWall, State: sandbox.Enforced, Note: platformNote(platform, "/dev/kvm")},
 	}
 	hold := func(c sandbox.Control, ok bool, why string) {
 		h := sandbox.Held{Control: c, State: sandbox.Enforced}
@@ -155,5 +159,41 @@ func controls(s sandbox.Spec, g *group, platform string, seen inside.Seen) []san
 	if slices.ContainsFunc(s.Mounts, func(m sandbox.Mount) bool { return m.Access == sandbox.ReadWrite }) {
 		disk.State, disk.Note = sandbox.Degraded, "directories of the host that were mounted writable are bounded by the size of single files only"
 	}
-	return append(append(held, disk), g.held()...)
+	return append(append(held, disk), groupHeld(g)...)
+}
+
+// platformNote names the platform, and what stands against the fastest.
+func platformNote(platform, kvm string) string {
+	note := "gVisor on " + platform
+	if platform == "kvm" {
+		return note
+	}
+	f, err := os.OpenFile(kvm, os.O_RDWR, 0)
+	switch {
+	case err == nil:
+		f.Close()
+		return note + " (there is a " + kvm + ", but this runsc does not run on it here)"
+	case errors.Is(err, fs.ErrNotExist):
+		return note + " (there is no " + kvm + ", on which it would be faster)"
+	}
+	return note + " (" + kvm + ", on which it would be faster, cannot be opened: " + err.Error() + ")"
+}
+
+// ownTasks are those of runsc, its gofer and the sandbox's own kernel, which
+// come on top of the cap.
+const ownTasks = 160
+
+// groupHeld is what the group bounds.
+func groupHeld(g *cgroup.Group) []sandbox.Held {
+	state := func(c sandbox.Control, dir, why, note string) sandbox.Held {
+		if dir != "" {
+			return sandbox.Held{Control: c, State: sandbox.Enforced, Note: note}
+		}
+		return sandbox.Held{Control: c, State: sandbox.Absent, Note: "no cgroup: " + why}
+	}
+	return []sandbox.Held{
+		state(sandbox.MemoryCap, g.Memory, g.NoMemory, "that of the sandbox's own kernel included"), g.Swap(),
+		state(sandbox.PIDsCap, g.PIDs, g.NoPIDs, "who reaches it ends the sandbox"),
+		state(sandbox.CPUCap, g.CPU, g.NoCPU, ""),
+	}
 }

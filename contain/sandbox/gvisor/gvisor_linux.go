@@ -17,6 +17,7 @@ import (
 
 	"github.com/cordon-sandbox/cordon/contain/sandbox"
 	"github.com/cordon-sandbox/cordon/contain/sandbox/inside"
+	"github.com/cordon-sandbox/cordon/contain/sandbox/inside/cgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -25,7 +26,7 @@ type Runtime struct {
 	config   Config
 	runs     string // below it one directory a run
 	ownState string
-	groups   func() *cgroups
+	groups   func() *cgroup.Site
 
 	mu       sync.Mutex
 	running  map[*inside.Process]struct{}
@@ -43,7 +44,7 @@ func New(c Config) (*Runtime, error) {
 	if !slices.Contains([]string{"", "kvm", "systrap", "ptrace"}, c.Platform) {
 		return nil, fmt.Errorf("gvisor: unknown platform %q (want kvm, systrap or ptrace)", c.Platform)
 	}
-	r := &Runtime{config: c, platform: c.Platform, groups: sync.OnceValue(findCgroups), running: map[*inside.Process]struct{}{}}
+	r := &Runtime{config: c, platform: c.Platform, groups: sync.OnceValue(cgroup.Find), running: map[*inside.Process]struct{}{}}
 	state := c.StateDir
 	if state == "" {
 		dir, err := os.MkdirTemp("", "cordon-gvisor-")
@@ -114,9 +115,9 @@ func (r *Runtime) start(ctx context.Context, s sandbox.Spec, runsc, platform str
 	var d *description
 	l := &inside.Launch{Runtime: Name, Spec: s, Caps: caps}
 	l.Start = func(context.Context) (inside.Box, error) {
-		b := &box{r: r, done: make(chan struct{}), group: r.groups().enter(caps)}
+		b := &box{r: r, done: make(chan struct{}), group: r.groups().Enter(caps, ownTasks)}
 		if err := b.start(runsc, platform, d, s.ID); err != nil {
-			b.group.remove()
+			b.group.Remove()
 			return nil, err
 		}
 		l.Controls = func(seen inside.Seen) []sandbox.Held { return controls(s, b.group, platform, seen) }
@@ -145,12 +146,16 @@ func (r *Runtime) start(ctx context.Context, s sandbox.Spec, runsc, platform str
 // diagnose knows the ways in which runsc fails.
 func diagnose(e *inside.EarlyError, platform string) error {
 	u := &sandbox.UnavailableError{Runtime: Name, Why: "runsc did not start the sandbox: " + e.Said,
-		Fix: "see: cordon doctor; or use --runtime native"}
+		Fix: "use --runtime native or docker"}
+	said := func(text string) bool { return strings.Contains(e.Said, text) }
 	switch {
 	case e.OutOfMemory:
 		return fmt.Errorf("gvisor: the memory cap is too small for the sandbox itself: %w", sandbox.ErrMemory)
 	case strings.HasPrefix(e.Said, refusal):
 		return errors.New("gvisor: " + strings.TrimPrefix(e.Said, refusal))
+	case said("fork/exec") && (said("operation not permitted") || said("no space left on device")):
+		u.Why = "the kernel refuses runsc new namespaces: this is a container, or user namespaces are switched off (" + e.Said + ")"
+		u.Fix = "run cordon outside of the container, or start that with --privileged, or allow user namespaces (sysctl user.max_user_namespaces); or use --runtime docker"
 	case platform == "kvm":
 		u.Fix = "try the platform ptrace or systrap instead of kvm"
 	}
@@ -291,7 +296,7 @@ func (r *Runtime) Look(ctx context.Context) sandbox.Report {
 // advise says what to do about a runsc that ordinary programs do not run under.
 func advise(report sandbox.Report) sandbox.Report {
 	if report.Unfit != "" && report.Fix == "" {
-		report.Fix = "install a runsc of 2023 or later (Debian 13 has one; else see https://gvisor.dev/docs/user_guide/install/)"
+		report.Fix = "install a newer runsc (those of 2024 do not; see https://gvisor.dev/docs/user_guide/install/)"
 	}
 	return report
 }

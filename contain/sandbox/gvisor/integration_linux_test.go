@@ -4,9 +4,11 @@ package gvisor
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/cordon-sandbox/cordon/contain/sandbox"
 	"github.com/cordon-sandbox/cordon/contain/sandbox/inside/runtimetest"
@@ -30,6 +32,19 @@ func init() { asProgram = func() { runtimetest.Main(suite) } }
 func TestTheContractOfARuntime(t *testing.T) { suite.Run(t) }
 
 func BenchmarkRuns(b *testing.B) { suite.Bench(b) }
+
+func TestWhatIsWrittenToDevCounts(t *testing.T) {
+	s := runtimetest.Shell("head -c 40000000 /dev/zero >/dev/x; sleep 30")
+	s.Mounts = []sandbox.Mount{{Source: t.TempDir(), Target: "/ws", Access: sandbox.ReadWrite}} // root's, so it runs as root
+	s.Caps = sandbox.Caps{DiskBytes: 8 << 20, Wall: 20 * time.Second}
+	p, err := newRuntime(t).Start(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := p.Wait(); err != nil || !errors.Is(r.Cause, sandbox.ErrDisk) {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
 
 func newRuntime(t *testing.T) *Runtime {
 	t.Helper()

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/cordon-sandbox/cordon/contain/sandbox"
+	"github.com/cordon-sandbox/cordon/contain/sandbox/inside/meter"
 )
 
 // Box is what a runtime has started: a sandbox whose first process is Main.
@@ -78,7 +79,7 @@ type Process struct {
 	stop, ended chan struct{}
 	result      sandbox.Result
 
-	meter         meter
+	meter         meter.Meter
 	scratch, disk atomic.Int64
 	oomKills      atomic.Int64
 
@@ -140,7 +141,7 @@ func (l *Launch) Run(ctx context.Context) (*Process, error) {
 	p := &Process{l: l, began: time.Now(), events: make(chan event, 16), stop: make(chan struct{}), ended: make(chan struct{})}
 	for _, m := range l.Spec.Mounts {
 		if m.Access == sandbox.Overlay {
-			p.meter.uppers = append(p.meter.uppers, m.Upper)
+			p.meter.Add(m.Upper)
 		}
 	}
 	box, err := l.Start(ctx)
@@ -398,8 +399,8 @@ func (p *Process) finish() {
 	p.watcher.Wait()
 	wall := time.Since(p.began)
 	p.copiers.Wait()
-	p.meter.walk(p.l.Caps.DiskBytes, nil) // what was written between two looks counts too
-	p.disk.Store(p.meter.bytes + p.scratch.Load())
+	p.meter.Walk(p.l.Caps.DiskBytes, nil) // what was written between two looks counts too
+	p.disk.Store(p.meter.Bytes() + p.scratch.Load())
 	p.result = p.outcome(wall)
 	p.stopContext()
 	p.wall.Stop()
@@ -475,10 +476,10 @@ func (p *Process) watch() {
 }
 
 func (p *Process) look() error {
-	if p.meter.due(p.l.Caps.DiskBytes) {
-		p.meter.walk(p.l.Caps.DiskBytes, p.box.Processes())
+	if p.meter.Due(p.l.Caps.DiskBytes - p.meter.Bytes()) {
+		p.meter.Walk(p.l.Caps.DiskBytes, p.box.Processes())
 	}
-	p.disk.Store(p.meter.bytes + p.scratch.Load())
+	p.disk.Store(p.meter.Bytes() + p.scratch.Load())
 	p.merge(p.box.Usage())
 	if p.disk.Load() > p.l.Caps.DiskBytes {
 		return sandbox.ErrDisk

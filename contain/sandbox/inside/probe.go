@@ -69,7 +69,7 @@ func (p *Prober) Look(ctx context.Context) sandbox.Report {
 	}
 	report.Available, report.Controls = true, held
 	if in.Stat != 0 {
-		report.Unfit = "its kernel refuses stat with AT_NO_AUTOMOUNT, so that ls, stat, find and others of coreutils fail"
+		report.Unfit = "its kernel refuses stat with AT_NO_AUTOMOUNT, so that ls, stat and others of coreutils fail"
 	}
 	return report
 }

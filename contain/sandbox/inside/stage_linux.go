@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/cordon-sandbox/cordon/contain/sandbox"
+	"github.com/cordon-sandbox/cordon/contain/sandbox/inside/meter"
 	"github.com/landlock-lsm/go-landlock/landlock"
 	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"golang.org/x/sys/unix"
@@ -162,7 +163,7 @@ func (s *stage) run() int {
 		if errors.Is(err, os.ErrNotExist) {
 			code = 127
 		}
-		_, _ = fmt.Fprintf(s.streams[streamErr], "cordon: %s: %v\n", s.plan.Argv[0], err)
+		_, _ = io.WriteString(s.streams[streamErr], sandbox.NotStarted(s.plan.Argv[0], err))
 		s.endOutput()
 		s.say(event{Kind: "exit", Code: code})
 		return code
@@ -549,6 +550,19 @@ func (s *stage) use() event {
 		e.ScratchBytes += scratchBytes(dir)
 	}
 	return e
+}
+
+// scratchBytes is what a file system of memory holds.
+func scratchBytes(dir string) int64 {
+	var st unix.Statfs_t
+	if unix.Statfs(dir, &st) != nil {
+		return 0
+	}
+	bytes := int64(st.Blocks-st.Bfree) * st.Bsize
+	if st.Files >= st.Ffree { // gVisor counts no inodes
+		bytes = max(bytes, int64(st.Files-st.Ffree-min(st.Files-st.Ffree, 1))*meter.MinFileBytes)
+	}
+	return max(bytes, 0)
 }
 
 // group is where a container is shown its own cgroup, of either version.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/cordon-sandbox/cordon/contain/sandbox/inside/cgroup"
 	"maps"
 	"net"
 	"os"
@@ -233,7 +234,7 @@ var attacks = map[string]func(attackEnv) string{
 	},
 	"A27 no cgroup can be written": func(attackEnv) string {
 		own, _ := os.ReadFile("/proc/self/cgroup")
-		if strings.Contains(string(own), groupPrefix) {
+		if strings.Contains(string(own), cgroup.Prefix) {
 			return "the path of the cgroup can be read: " + string(own)
 		}
 		return first(absent("/sys/fs/cgroup"), got("mount", unix.Mount("cgroup", "/tmp", "cgroup", 0, "memory")))

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/cordon-sandbox/cordon/contain/sandbox"
+	"github.com/cordon-sandbox/cordon/contain/sandbox/inside/cgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -143,9 +144,9 @@ func TestCapsEndWhatBreaksThem(t *testing.T) {
 		needs string // a cgroup
 	}{
 		{"an infinite loop", func() sandbox.Spec { return attackSpec(t, "spin") }, sandbox.Caps{Wall: 300 * time.Millisecond}, sandbox.ErrTimeout, "-"},
-		{"a memory hog", func() sandbox.Spec { return attackSpec(t, "hog") }, sandbox.Caps{MemoryBytes: 64 << 20}, sandbox.ErrMemory, groups.memory},
-		{"a hog below a shell that goes on", func() sandbox.Spec { return attackShell(t, attackProgram+" hog; sleep 30") }, sandbox.Caps{MemoryBytes: 64 << 20}, sandbox.ErrMemory, groups.memory},
-		{"files in /tmp that fill the memory", func() sandbox.Spec { return shell("yes > /tmp/f; sleep 30") }, sandbox.Caps{MemoryBytes: 64 << 20}, sandbox.ErrMemory, groups.memory},
+		{"a memory hog", func() sandbox.Spec { return attackSpec(t, "hog") }, sandbox.Caps{MemoryBytes: 64 << 20}, sandbox.ErrMemory, groups.Memory},
+		{"a hog below a shell that goes on", func() sandbox.Spec { return attackShell(t, attackProgram+" hog; sleep 30") }, sandbox.Caps{MemoryBytes: 64 << 20}, sandbox.ErrMemory, groups.Memory},
+		{"files in /tmp that fill the memory", func() sandbox.Spec { return shell("yes > /tmp/f; sleep 30") }, sandbox.Caps{MemoryBytes: 64 << 20}, sandbox.ErrMemory, groups.Memory},
 		{"a full /tmp", func() sandbox.Spec { return shell("yes > /tmp/f; sleep 30") }, sandbox.Caps{DiskBytes: 8 << 20}, sandbox.ErrDisk, "-"},
 		{"a full /dev/shm and home together", func() sandbox.Spec {
 			return shell("head -c 6000000 /dev/zero >/dev/shm/f; head -c 6000000 /dev/zero >$HOME/f; sleep 30")
@@ -165,11 +166,11 @@ func TestCapsEndWhatBreaksThem(t *testing.T) {
 		{"a file that is too big", func() sandbox.Spec {
 			return sandbox.Spec{Argv: []string{"/usr/bin/head", "-c", "9000000", "/dev/zero"}}
 		}, sandbox.Caps{}, nil, "-"},
-		{"a fork bomb", func() sandbox.Spec { return attackSpec(t, "forkbomb") }, sandbox.Caps{PIDs: 64, Wall: time.Second}, sandbox.ErrTimeout, groups.pids},
+		{"a fork bomb", func() sandbox.Spec { return attackSpec(t, "forkbomb") }, sandbox.Caps{PIDs: 64, Wall: time.Second}, sandbox.ErrTimeout, groups.PIDs},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			if row.needs == "" {
-				t.Skipf("this host has no cgroup for it: %s %s", groups.noMemory, groups.noPIDs)
+				t.Skipf("this host has no cgroup for it: %s %s", groups.NoMemory, groups.NoPIDs)
 			}
 			s := row.spec()
 			s.Caps = row.caps
@@ -187,8 +188,8 @@ func TestCapsEndWhatBreaksThem(t *testing.T) {
 		}
 	})
 	t.Run("PID 1 lives on under a full cap", func(t *testing.T) {
-		if groups.pids == "" {
-			t.Skip("this host has no pids cgroup: " + groups.noPIDs)
+		if groups.PIDs == "" {
+			t.Skip("this host has no pids cgroup: " + groups.NoPIDs)
 		}
 		s := attackSpec(t, "bomb-and-exit")
 		s.Caps.PIDs = 64
@@ -259,7 +260,7 @@ func TestKillReachesTheWholeTreeAndKeepsItsCause(t *testing.T) {
 				t.Fatal(err)
 			}
 			eventually(t, "three sleepers", func() bool { return len(aliveOf(pattern)) == 3 })
-			if s := p.Stats(); s.PIDs < 4 || s.CPU <= 0 && r.groups().cpuacct != "" {
+			if s := p.Stats(); s.PIDs < 4 || s.CPU <= 0 && r.groups().CPUAcct != "" {
 				t.Errorf("while it runs: %+v", s)
 			}
 			cause := errors.New("tripwire")
@@ -306,7 +307,7 @@ func superviseMain() {
 func TestASupervisorThatIsKilledTakesTheSandboxWithIt(t *testing.T) {
 	r := newRuntime(t)
 	command, pattern := sleeper()
-	if len(r.groups().dirs()) == 0 {
+	if len(r.groups().Dirs()) == 0 {
 		t.Log("this host has no cgroup that could be left behind")
 	}
 	cmd := exec.Command("/proc/self/exe")
@@ -323,16 +324,16 @@ func TestASupervisorThatIsKilledTakesTheSandboxWithIt(t *testing.T) {
 	// What it left behind goes with the next supervisor.
 	left := func() []string {
 		var found []string
-		for _, dir := range r.groups().dirs() {
-			names, _ := filepath.Glob(fmt.Sprintf("%s/%s%d-*", dir, groupPrefix, cmd.Process.Pid))
+		for _, dir := range r.groups().Dirs() {
+			names, _ := filepath.Glob(fmt.Sprintf("%s/%s%d-*", dir, cgroup.Prefix, cmd.Process.Pid))
 			found = append(found, names...)
 		}
 		return found
 	}
-	if len(r.groups().dirs()) > 0 && len(left()) == 0 {
+	if len(r.groups().Dirs()) > 0 && len(left()) == 0 {
 		t.Error("there was no cgroup to leave behind: this test tests nothing")
 	}
-	eventually(t, "the sweep", func() bool { findCgroups(); return len(left()) == 0 })
+	eventually(t, "the sweep", func() bool { cgroup.Find(); return len(left()) == 0 })
 }
 
 func TestAUserWhoIsNotRootHasTheSameWalls(t *testing.T) {
@@ -412,8 +413,8 @@ func leftovers(r *Runtime) map[string]int {
 	n["descriptors"] = len(fds)
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	n["mounts"] = bytes.Count(mounts, []byte("\n"))
-	for _, dir := range r.groups().dirs() {
-		groups, _ := filepath.Glob(fmt.Sprintf("%s/%s%d-*", dir, groupPrefix, os.Getpid()))
+	for _, dir := range r.groups().Dirs() {
+		groups, _ := filepath.Glob(fmt.Sprintf("%s/%s%d-*", dir, cgroup.Prefix, os.Getpid()))
 		n["cgroups"] += len(groups)
 	}
 	entries, _ := os.ReadDir(filepath.Dir(r.root))
@@ -478,10 +479,10 @@ func TestStatsTellWhatIsUsed(t *testing.T) {
 	if o.Stats.DiskBytes < 5_000_000 || o.Wall <= 0 {
 		t.Errorf("%+v", o.Result)
 	}
-	if r.groups().memory != "" && o.Stats.PeakBytes < 5_000_000 {
+	if r.groups().Memory != "" && o.Stats.PeakBytes < 5_000_000 {
 		t.Errorf("peak %d", o.Stats.PeakBytes)
 	}
-	if r.groups().cpuacct != "" && o.User+o.System <= 0 {
+	if r.groups().CPUAcct != "" && o.User+o.System <= 0 {
 		t.Errorf("times %v %v", o.User, o.System)
 	}
 }

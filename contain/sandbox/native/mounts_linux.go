@@ -478,6 +478,10 @@ func (b *builder) overlay(m sandbox.Mount) error {
 	if err := unix.FsconfigSetFlag(fs, "userxattr"); err != nil {
 		return fmt.Errorf("overlay userxattr: %w", err)
 	}
+	// Nothing is written through to the disk at its end (Linux 5.10 and later):
+	// a commit does that itself before it counts, and what is rolled back need
+	// not have been. Such an upper directory can be mounted once.
+	_ = unix.FsconfigSetFlag(fs, "volatile") // older kernels have it not
 	if err := unix.FsconfigCreate(fs); err != nil {
 		return fmt.Errorf("overlay of %s: %w", m.Source, err)
 	}

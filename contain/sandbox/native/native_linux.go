@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/cordon-sandbox/cordon/contain/sandbox"
+	"github.com/cordon-sandbox/cordon/contain/sandbox/inside/cgroup"
 )
 
 // Runtime runs programs in namespaces of this kernel. It is safe for
@@ -16,7 +17,7 @@ import (
 type Runtime struct {
 	root     string
 	ownState string
-	groups   func() *cgroups
+	groups   func() *cgroup.Site
 
 	mu      sync.Mutex
 	running map[*process]struct{}
@@ -28,7 +29,7 @@ var _ sandbox.Runtime = (*Runtime)(nil)
 // New returns the runtime. It does not look at what the host can hold: Probe
 // does, and each Start.
 func New(c Config) (*Runtime, error) {
-	r := &Runtime{groups: sync.OnceValue(findCgroups), running: map[*process]struct{}{}}
+	r := &Runtime{groups: sync.OnceValue(cgroup.Find), running: map[*process]struct{}{}}
 	state := c.StateDir
 	if state == "" {
 		dir, err := os.MkdirTemp("", "cordon-native-")

@@ -11,12 +11,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/cordon-sandbox/cordon/contain/sandbox"
+	"github.com/cordon-sandbox/cordon/contain/sandbox/inside/cgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -317,7 +319,7 @@ func TestG7WhatIsRequiredIsHeldOrNothingStarts(t *testing.T) {
 
 func TestWithoutCgroupsTheCapsAreDegradedAndSaySo(t *testing.T) {
 	r := newRuntime(t)
-	r.groups = func() *cgroups { return &cgroups{noMemory: noGroups, noPIDs: noGroups, noCPU: noGroups} }
+	r.groups = cgroup.Nowhere
 	s := attackSpec(t, "hog")
 	s.Caps.MemoryBytes = 96 << 20
 	o := run1(t, r, s)
@@ -385,5 +387,22 @@ func TestHostsThatRefuseAreExplained(t *testing.T) {
 				t.Errorf("why %q, fix %q", why, fix)
 			}
 		})
+	}
+}
+
+func TestMountsAreSortedAndSystemDirectoriesAreNotShownTwice(t *testing.T) {
+	got, err := sortMounts([]sandbox.Mount{
+		{Source: "/h/ws/.git", Target: "/h/ws/.git/"}, {Source: "/usr", Target: "/usr"}, {Source: "/bin", Target: "/bin"},
+		{Source: "/h/x", Target: "/usr/local/x"}, {Source: "/h", Target: "/h", Access: sandbox.ReadWrite}, {Source: "/opt", Target: "/opt", Access: sandbox.ReadWrite},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var targets []string
+	for _, m := range got {
+		targets = append(targets, m.Target)
+	}
+	if want := []string{"/h", "/opt", "/h/ws/.git", "/usr/local/x"}; !slices.Equal(targets, want) {
+		t.Errorf("%v, want %v", targets, want)
 	}
 }

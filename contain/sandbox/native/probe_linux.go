@@ -383,10 +383,10 @@ func diagnose(e *stageError, sysctl func(string) string) (why, fix string) {
 			"as root: add an AppArmor profile with \"userns,\" for this binary, or sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
 	case strings.Contains(e.err.Error(), noProc) && refused:
 		return "this container covers parts of /proc, so the kernel refuses a fresh one to a sandbox inside; showing the container's own would be no wall",
-			"start the container with --security-opt systempaths=unconfined (Kubernetes: procMount: Unmasked), or use --runtime docker or gvisor"
+			"start the container with --security-opt systempaths=unconfined (Kubernetes: procMount: Unmasked), or run cordon outside of it, or use --runtime docker"
 	case e.step == "start" && refused:
 		return "the kernel refuses new namespaces to this process (a container's seccomp profile, or a chroot)",
-			"start the container with a seccomp profile that allows unshare and mount, or use --runtime docker or gvisor"
+			"start the container with --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined, or run cordon outside of it, or use --runtime docker"
 	case e.step == "start" && e.errno == syscall.EINVAL:
 		return "this kernel was built without a namespace that is needed", "use a kernel with CONFIG_USER_NS, CONFIG_PID_NS, CONFIG_NET_NS, CONFIG_IPC_NS and CONFIG_UTS_NS"
 	case walls && e.errno == syscall.ENOSYS:

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/cordon-sandbox/cordon/contain/sandbox"
+	"github.com/cordon-sandbox/cordon/contain/sandbox/inside/cgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -106,7 +107,7 @@ func (l *launcher) launch(ctx context.Context) (_ *process, err error) {
 	}
 	for _, m := range l.plan.Mounts {
 		if m.Access == sandbox.Overlay {
-			p.uppers = append(p.uppers, m.Upper)
+			p.meter.Add(m.Upper)
 		}
 	}
 	if err := l.begin(p); err != nil {
@@ -152,12 +153,12 @@ func (l *launcher) launch(ctx context.Context) (_ *process, err error) {
 // begin starts the stage in a cgroup, or without one where the host has groups
 // that cannot be entered.
 func (l *launcher) begin(p *process) error {
-	p.group = l.r.groups().enter(l.caps)
+	p.group = l.r.groups().Enter(l.caps, initThreads)
 	l.fallBack(p.group)
 	err := l.spawn(p)
-	if err != nil && len(p.group.dirs()) > 0 {
-		p.group.remove()
-		p.group = p.group.site.none(err)
+	if err != nil && len(p.group.Dirs()) > 0 {
+		p.group.Remove()
+		p.group = l.r.groups().None(err)
 		l.fallBack(p.group)
 		err = l.spawn(p)
 	}
@@ -195,25 +196,50 @@ func (l *launcher) awaitReady(p *process) (event, error) {
 }
 
 // fallBack bounds by rlimits what no cgroup bounds.
-func (l *launcher) fallBack(g *group) {
-	if g.memory == "" {
+func (l *launcher) fallBack(g *cgroup.Group) {
+	if g.Memory == "" {
 		l.plan.Limits.DataBytes = l.caps.MemoryBytes
 	}
-	if g.pids == "" {
+	if g.PIDs == "" {
 		l.plan.Limits.PIDs = l.caps.PIDs + initThreads
 	}
-	if g.cpu == "" {
+	if g.CPU == "" {
 		l.plan.Limits.CPUSeconds = int64(math.Ceil(l.caps.CPUs * l.caps.Wall.Seconds()))
 	}
 }
 
+// groupHeld is what the group bounds, and what stands in where there is none.
+func groupHeld(g *cgroup.Group) []sandbox.Held {
+	state := func(c sandbox.Control, dir, why, instead string) sandbox.Held {
+		if dir != "" {
+			return sandbox.Held{Control: c, State: sandbox.Enforced}
+		}
+		if os.Geteuid() != 0 {
+			why += "; systemd-run --user --scope gives a user one"
+			if g.Legacy() {
+				why = "on a host with cgroup v1 they are for root; systemd.unified_cgroup_hierarchy=1 on the kernel's command line gives it v2"
+			}
+		}
+		return sandbox.Held{Control: c, State: sandbox.Degraded, Note: instead + " (no cgroup: " + why + ")"}
+	}
+	pids := state(sandbox.PIDsCap, g.PIDs, g.NoPIDs, "RLIMIT_NPROC, which counts within the sandbox since Linux 5.14")
+	if g.PIDs == "" && os.Geteuid() == 0 {
+		pids.State, pids.Note = sandbox.Absent, "no cgroup ("+g.NoPIDs+"), and RLIMIT_NPROC does not hold root: run as an ordinary user"
+	}
+	return []sandbox.Held{
+		state(sandbox.MemoryCap, g.Memory, g.NoMemory, "RLIMIT_DATA per process, and a look at the whole every 50 ms that misses unmapped memory files"), g.Swap(),
+		pids,
+		state(sandbox.CPUCap, g.CPU, g.NoCPU, "RLIMIT_CPU bounds the time of each process, not the number of processors"),
+	}
+}
+
 // hold is what stands without the stage.
-func (l *launcher) hold(g *group) []sandbox.Held {
+func (l *launcher) hold(g *cgroup.Group) []sandbox.Held {
 	var held []sandbox.Held
 	for _, c := range []sandbox.Control{sandbox.UserNS, sandbox.MountNS, sandbox.PIDNS, sandbox.NetNS, sandbox.IPCNS, sandbox.UTSNS} {
 		held = append(held, sandbox.Held{Control: c, State: sandbox.Enforced})
 	}
-	held = append(held, g.held()...)
+	held = append(held, groupHeld(g)...)
 	disk := sandbox.Held{Control: sandbox.DiskCap, State: sandbox.Enforced, Note: "temporary directories by the kernel"}
 	if slices.ContainsFunc(l.plan.Mounts, func(m sandbox.Mount) bool { return m.Access == sandbox.Overlay }) {
 		disk.Note += ", overlays by measuring them while it runs"
@@ -318,7 +344,7 @@ func (l *launcher) spawn(p *process) error {
 		// until the process has. If it cannot leave the cgroup it ends with
 		// this goroutine.
 		runtime.LockOSThread()
-		back, err := p.group.attach(attr.Sys)
+		back, err := p.group.Attach(attr.Sys)
 		if err == nil {
 			p.proc, err = os.StartProcess("/proc/self/exe", []string{stageName, "init"}, attr)
 			if back() == nil {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/cordon-sandbox/cordon/contain/sandbox"
+	"github.com/cordon-sandbox/cordon/contain/sandbox/inside/cgroup"
+	"github.com/cordon-sandbox/cordon/contain/sandbox/inside/meter"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,19 +22,14 @@ type process struct {
 	r     *Runtime
 	caps  sandbox.Caps
 	began time.Time
-	group *group
+	group *cgroup.Group
 	proc  *os.Process
 	// plan is the end of the pipe whose closing ends the stage.
 	plan, statusFile, socket *os.File
 	status                   *json.Decoder
 	controls                 []sandbox.Held
-	uppers                   []string
+	meter                    meter.Meter
 	tmpFD                    int
-	// The last walk through the uppers: when it ended, how long it took, what
-	// it found, and how full their file systems were.
-	walked               time.Time
-	walkCost             time.Duration
-	overlays, filledThen int64
 
 	stdout, stderr *sandbox.Capped
 	copiers        sync.WaitGroup
@@ -126,11 +123,11 @@ func (p *process) finish() {
 	closeAll(p.closeAtEnd)
 	p.copiers.Wait()
 	// What was written between two looks counts too.
-	p.walk()
+	p.meter.Walk(p.caps.DiskBytes, p.tree())
 	p.measure()
 	r := sandbox.Result{Wall: wall, Stats: p.Stats(), StdoutCut: p.stdout.Cut(), StderrCut: p.stderr.Cut(), Controls: p.controls}
 	r.OutputErr = errors.Join(p.stdout.Err(), p.stderr.Err())
-	r.User, r.System = p.group.times(p.state)
+	r.User, r.System = p.group.Times(p.state)
 	p.mu.Lock()
 	exit, cause := p.exit, p.cause
 	p.mu.Unlock()
@@ -153,7 +150,7 @@ func (p *process) finish() {
 // capReached tells whether a program that ended by itself did so over a cap.
 func (p *process) capReached(e *event) error {
 	switch {
-	case p.group.oomKills() > 0:
+	case p.group.OOMKills() > 0:
 		return sandbox.ErrMemory
 	case p.disk.Load() > p.caps.DiskBytes || e.Signal == int(syscall.SIGXFSZ):
 		return sandbox.ErrDisk
@@ -169,18 +166,13 @@ func (p *process) cleanUp() {
 	if p.tmpFD >= 0 {
 		unix.Close(p.tmpFD)
 	}
-	p.group.remove()
+	p.group.Remove()
 	p.r.remove(p)
 }
 
 const (
 	// lookEvery is the time between two looks at what is used.
 	lookEvery = 50 * time.Millisecond
-	// The upper directories are walked through as often as takes a twentieth
-	// of a processor, but at least once in walkAtLeast, and before that when
-	// their file system has filled up by a part of what is left.
-	walkShare   = 19
-	walkAtLeast = time.Second
 )
 
 // watch kills what is over a cap that the kernel does not hold by itself.
@@ -201,17 +193,17 @@ func (p *process) watch() {
 }
 
 func (p *process) look() error {
-	if p.walkDue() {
-		p.walk()
+	if p.meter.Due(p.caps.DiskBytes - p.disk.Load()) {
+		p.meter.Walk(p.caps.DiskBytes, p.tree())
 	}
 	p.measure()
 	if p.disk.Load() > p.caps.DiskBytes {
 		return sandbox.ErrDisk
 	}
-	if p.group.oomKills() > 0 {
+	if p.group.OOMKills() > 0 {
 		return sandbox.ErrMemory
 	}
-	if p.group.memory == "" {
+	if p.group.Memory == "" {
 		used := anonymous(p.tree()) + tmpBytes(p.tmpFD)
 		p.peak.Store(max(p.peak.Load(), used))
 		if used > p.caps.MemoryBytes {
@@ -221,45 +213,9 @@ func (p *process) look() error {
 	return nil
 }
 
-func (p *process) walkDue() bool {
-	since := time.Since(p.walked)
-	if since >= min(walkShare*p.walkCost, walkAtLeast) {
-		return true
-	}
-	return since >= 4*p.walkCost && p.filled()-p.filledThen > (p.caps.DiskBytes-p.disk.Load())/4
-}
-
-// filled is what the file systems of the upper directories hold, by whomever.
-func (p *process) filled() (sum int64) {
-	for _, dir := range p.uppers {
-		var st unix.Statfs_t
-		if unix.Statfs(dir, &st) == nil {
-			sum += int64(st.Blocks-st.Bfree)*st.Bsize + int64(st.Files-st.Ffree)*minFileBytes
-		}
-	}
-	return sum
-}
-
-// walk measures the upper directories, and deleted files that are still open.
-func (p *process) walk() {
-	if len(p.uppers) == 0 {
-		return
-	}
-	began := time.Now()
-	p.filledThen = p.filled()
-	u := usage{limit: p.caps.DiskBytes, linked: map[inode]struct{}{}}
-	for _, dir := range p.uppers {
-		u.tree(dir)
-	}
-	for _, pid := range p.tree() {
-		u.deleted(pid)
-	}
-	p.overlays, p.walked, p.walkCost = u.bytes, time.Now(), time.Since(began)
-}
-
 // measure sums what overlays and temporary directories take.
 func (p *process) measure() {
-	p.disk.Store(p.overlays + tmpBytes(p.tmpFD))
+	p.disk.Store(p.meter.Bytes() + tmpBytes(p.tmpFD))
 }
 
 // tree lists the processes below PID 1. Once that is reaped its number may
@@ -269,13 +225,13 @@ func (p *process) tree() []int {
 	case <-p.reaped:
 		return nil
 	default:
-		return descendants(p.proc.Pid)
+		return meter.Descendants(p.proc.Pid)
 	}
 }
 
 // Stats is what has been used so far.
 func (p *process) Stats() sandbox.Stats {
-	s := p.group.stats()
+	s := p.group.Stats()
 	s.DiskBytes, s.PIDs = p.disk.Load(), int64(len(p.tree()))
 	s.PeakBytes = max(s.PeakBytes, p.peak.Load())
 	return s

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/cordon-sandbox/cordon/door/hook/daemon/relay"
 )
 
 // Under this variable the test's binary listens at a socket as another program
@@ -89,7 +91,7 @@ func start(t testing.TB, dir string, idle time.Duration, answer func(context.Con
 }
 
 func ask(dir, build string, r Request) (Reply, error) {
-	c := Client{Dir: dir, Build: build, Timeout: 5 * time.Second}
+	c := relay.Client{Dir: dir, Build: build, Timeout: 5 * time.Second}
 	conn, err := c.Connect()
 	if err != nil {
 		return Reply{}, err
@@ -128,7 +130,7 @@ func TestWhatIsNotAnAnswerIsNone(t *testing.T) {
 		"no JSON":                   func(context.Context, Request) (Reply, error) { return Reply{Stdout: []byte("{")}, nil },
 		"a list":                    func(context.Context, Request) (Reply, error) { return Reply{Stdout: []byte("[]")}, nil },
 		"too much": func(context.Context, Request) (Reply, error) {
-			return Reply{Stdout: []byte(`{"a":"` + strings.Repeat("x", maxReply) + `"}`)}, nil
+			return Reply{Stdout: []byte(`{"a":"` + strings.Repeat("x", relay.MaxReply) + `"}`)}, nil
 		},
 	} {
 		dir := socketDir(t)
@@ -142,7 +144,7 @@ func TestWhatIsNotAnAnswerIsNone(t *testing.T) {
 func TestAnotherBuildIsNotAsked(t *testing.T) {
 	dir := socketDir(t)
 	start(t, dir, time.Hour, func(context.Context, Request) (Reply, error) { return Reply{}, nil })
-	if _, err := ask(dir, "b2", Request{Args: []string{"claude"}}); err == nil || errors.Is(err, ErrNone) {
+	if _, err := ask(dir, "b2", Request{Args: []string{"claude"}}); err == nil || errors.Is(err, relay.ErrNone) {
 		t.Errorf("%v", err)
 	}
 	if _, err := ask(dir, "b1", Request{Args: []string{"claude"}}); err != nil {
@@ -176,7 +178,7 @@ func TestAPlantedSocketIsNotBelieved(t *testing.T) {
 		if err := plant(dir); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ask(dir, "b1", Request{Args: []string{"claude"}}); err == nil || errors.Is(err, ErrNone) {
+		if _, err := ask(dir, "b1", Request{Args: []string{"claude"}}); err == nil || errors.Is(err, relay.ErrNone) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -184,13 +186,13 @@ func TestAPlantedSocketIsNotBelieved(t *testing.T) {
 
 func TestNoneIsThere(t *testing.T) {
 	dir := socketDir(t)
-	if _, err := ask(dir, "b1", Request{}); !errors.Is(err, ErrNone) {
+	if _, err := ask(dir, "b1", Request{}); !errors.Is(err, relay.ErrNone) {
 		t.Errorf("%v", err)
 	}
 	l := listen(t, dir)
 	l.SetUnlinkOnClose(false)
 	l.Close()
-	if _, err := ask(dir, "b1", Request{}); !errors.Is(err, ErrNone) {
+	if _, err := ask(dir, "b1", Request{}); !errors.Is(err, relay.ErrNone) {
 		t.Errorf("a socket that nobody listens on: %v", err)
 	}
 }
@@ -199,7 +201,7 @@ func TestADaemonThatHangsIsNotWaitedFor(t *testing.T) {
 	dir := socketDir(t)
 	l := listen(t, dir)
 	defer l.Close()
-	c := Client{Dir: dir, Build: "b1", Timeout: 20 * time.Millisecond}
+	c := relay.Client{Dir: dir, Build: "b1", Timeout: 20 * time.Millisecond}
 	conn, err := c.Connect()
 	if err != nil {
 		t.Fatal(err)
@@ -216,7 +218,7 @@ func TestItEndsWhenNothingComes(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if _, err := ask(dir, "b1", Request{}); !errors.Is(err, ErrNone) {
+	if _, err := ask(dir, "b1", Request{}); !errors.Is(err, relay.ErrNone) {
 		t.Errorf("%v", err)
 	}
 }
@@ -254,15 +256,15 @@ func TestGarbageIsNoRequest(t *testing.T) {
 		t.Error("it was judged")
 		return Reply{}, nil
 	})
-	long := binary.BigEndian.AppendUint32(nil, maxRequest+1)
+	long := binary.BigEndian.AppendUint32(nil, relay.MaxRequest+1)
 	for name, msg := range map[string][]byte{
 		"nothing":               nil,
 		"a part of a length":    {0, 0},
 		"more than there may":   long,
-		"a field too long":      appendFields(nil, []byte("x"))[:6],
-		"another protocol":      appendFields(nil, []byte("x"), []byte("b1"), nil, nil, nil),
-		"too few fields":        appendFields(nil, []byte(protocol), []byte("b1")),
-		"a list without an end": appendFields(nil, []byte(protocol), []byte("b1"), []byte("claude"), nil, nil),
+		"a field too long":      relay.AppendFields(nil, []byte("x"))[:6],
+		"another protocol":      relay.AppendFields(nil, []byte("x"), []byte("b1"), nil, nil, nil),
+		"too few fields":        relay.AppendFields(nil, []byte(relay.Protocol), []byte("b1")),
+		"a list without an end": relay.AppendFields(nil, []byte(relay.Protocol), []byte("b1"), []byte("claude"), nil, nil),
 	} {
 		conn, err := net.Dial("unix", filepath.Join(dir, SocketName))
 		if err != nil {
@@ -274,7 +276,7 @@ func TestGarbageIsNoRequest(t *testing.T) {
 		if err := conn.(*net.UnixConn).CloseWrite(); err != nil {
 			t.Fatal(err)
 		}
-		if f, err := readFields(conn, maxReply); err == nil && string(f[2]) != "declined" {
+		if f, err := relay.ReadFields(conn, relay.MaxReply); err == nil && string(f[2]) != "declined" {
 			t.Errorf("%s was answered: %q", name, f)
 		}
 		conn.Close()
@@ -319,7 +321,7 @@ func TestAnotherProgramIsNotBelieved(t *testing.T) {
 		if _, err := out.Read(make([]byte, 16)); err != nil {
 			t.Fatal(err)
 		}
-		c := Client{Dir: dir, Build: "b1"}
+		c := relay.Client{Dir: dir, Build: "b1"}
 		conn, err := c.Connect()
 		if err == nil {
 			conn.Close()
@@ -356,20 +358,20 @@ func TestThisBuild(t *testing.T) {
 }
 
 func FuzzSplitFields(f *testing.F) {
-	f.Add(appendFields(nil, []byte(protocol), []byte("b"), join([]string{"a", ""}), nil, []byte("{}"))[4:])
+	f.Add(relay.AppendFields(nil, []byte(relay.Protocol), []byte("b"), relay.Join([]string{"a", ""}), nil, []byte("{}"))[4:])
 	f.Add([]byte{0, 0, 0, 1})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		fields, err := splitFields(b)
+		fields, err := relay.SplitFields(b)
 		if err != nil {
 			return
 		}
-		if again := appendFields(nil, fields...); !bytes.Equal(again[4:], b) {
+		if again := relay.AppendFields(nil, fields...); !bytes.Equal(again[4:], b) {
 			t.Errorf("%q became %q", b, again[4:])
 		}
-		if r, err := readRequest(fields, "b"); err == nil && len(r.Args)+len(r.Env) > 2*maxFields {
+		if r, err := readRequest(fields, "b"); err == nil && len(r.Args)+len(r.Env) > 2*relay.MaxFields {
 			t.Errorf("%d words", len(r.Args)+len(r.Env))
 		}
-		_, _ = readReply(fields, "b") // it must not panic
+		_, _ = relay.ReadReply(fields, "b") // it must not panic
 	})
 }
 

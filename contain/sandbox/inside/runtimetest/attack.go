@@ -183,7 +183,7 @@ var walls = map[string]func() string{
 	"no device": func() string {
 		return join(refused("mknod", unix.Mknod("/tmp/mem", unix.S_IFCHR|0o600, int(unix.Mkdev(1, 1)))),
 			refused("mem", present("/dev/mem")), refused("kvm", present("/dev/kvm")), refused("disk", present("/dev/vda")),
-			refused("file in /dev", os.WriteFile("/dev/x", nil, 0o600)))
+			refused(devFile, os.WriteFile("/dev/x", nil, 0o600)))
 	},
 	"no new namespace": func() string {
 		return join(refused("unshare", unix.Unshare(unix.CLONE_NEWUSER)), refused("unshare net", unix.Unshare(unix.CLONE_NEWNET)),
@@ -287,6 +287,8 @@ func readable(path string) error {
 	return err
 }
 
+const devFile = "file in /dev"
+
 func (h harness) attacks(t *testing.T) {
 	for _, writable := range []bool{false, true} { // as nobody, and as the owner of a workspace, who is root here
 		s := attackSpec(t, "walls")
@@ -310,7 +312,12 @@ func (h harness) attacks(t *testing.T) {
 		}
 		for name := range walls {
 			t.Run(fmt.Sprintf("%s, writable %v", name, writable), func(t *testing.T) {
-				if got, ran := found[name]; !ran || got != "" {
+				got, ran := found[name]
+				if h.OwnKernel && writable {
+					// Its /dev is its own memory, and root's, whom it runs as.
+					got = strings.TrimSuffix(got, devFile+" was not refused")
+				}
+				if !ran || got != "" {
 					t.Errorf("ran %v, reached: %s", ran, got)
 				}
 			})

@@ -1,11 +1,10 @@
 //go:build unix
 
-package daemon
+package relay
 
 import (
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"strconv"
 	"syscall"
@@ -52,18 +51,11 @@ func Identity(path string) string {
 	return id
 }
 
-// checkPeer refuses a peer of another user and, where same is set, one that
+// CheckPeer refuses a peer of another user and, where same is set, one that
 // runs another program.
-func checkPeer(conn *net.UnixConn, same bool) error {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return fmt.Errorf("daemon: %w", err)
-	}
-	var uid, pid int
-	cerr := raw.Control(func(fd uintptr) { uid, pid, err = peer(int(fd)) })
+func CheckPeer(fd int, same bool) error {
+	uid, pid, err := peer(fd)
 	switch {
-	case cerr != nil:
-		return fmt.Errorf("daemon: %w", cerr)
 	case err != nil:
 		return fmt.Errorf("daemon: the peer cannot be told: %w", err)
 	case uid != os.Geteuid():
@@ -72,4 +64,25 @@ func checkPeer(conn *net.UnixConn, same bool) error {
 		return sameProgram(pid)
 	}
 	return nil
+}
+
+// dial connects without waiting, and without package net.
+func dial(path string) (int, error) {
+	syscall.ForkLock.RLock() // no child is to have the socket
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return -1, err
+	}
+	if err = syscall.SetNonblock(fd, true); err == nil {
+		err = syscall.Connect(fd, &syscall.SockaddrUnix{Name: path})
+	}
+	if err != nil {
+		syscall.Close(fd)
+		return -1, err
+	}
+	return fd, nil
 }

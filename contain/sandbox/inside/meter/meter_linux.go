@@ -1,4 +1,4 @@
-package inside
+package meter
 
 import (
 	"bytes"
@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// minFileBytes is what a file counts at least: its inode is not free.
-const minFileBytes = 4096
+// MinFileBytes is what a file counts at least: its inode is not free.
+const MinFileBytes = 4096
 
 type inode struct{ dev, ino uint64 }
 
@@ -36,7 +36,7 @@ func (u *usage) add(st *unix.Stat_t) {
 		}
 		u.linked[k] = struct{}{}
 	}
-	u.bytes += max(st.Blocks*512, minFileBytes)
+	u.bytes += max(st.Blocks*512, MinFileBytes)
 }
 
 // tree adds a directory and all below it. What it reads is written at the
@@ -240,9 +240,9 @@ func Descendants(init int) []int {
 	return all
 }
 
-// meter measures the upper directories of overlays while somebody hostile
-// writes to them.
-type meter struct {
+// Meter measures the upper directories of overlays while somebody hostile
+// writes to them. It is for one goroutine at a time.
+type Meter struct {
 	uppers []string
 	bytes  int64
 	// The last walk: when it ended, how long it took, and how full the file
@@ -252,6 +252,12 @@ type meter struct {
 	filledThen int64
 }
 
+// Add has it measure another directory.
+func (m *Meter) Add(upper string) { m.uppers = append(m.uppers, upper) }
+
+// Bytes is what the last walk found.
+func (m *Meter) Bytes() int64 { return m.bytes }
+
 // The upper directories are walked through as often as takes a twentieth of a
 // processor, but at least once in walkAtLeast, and before that when their
 // file system has filled up by a part of what is left.
@@ -260,7 +266,9 @@ const (
 	walkAtLeast = time.Second
 )
 
-func (m *meter) due(limit int64) bool {
+// Due tells whether it is time for another walk, with so many bytes left until
+// the cap.
+func (m *Meter) Due(left int64) bool {
 	if len(m.uppers) == 0 {
 		return false
 	}
@@ -268,23 +276,23 @@ func (m *meter) due(limit int64) bool {
 	if since >= min(walkShare*m.cost, walkAtLeast) {
 		return true
 	}
-	return since >= 4*m.cost && m.filled()-m.filledThen > (limit-m.bytes)/4
+	return since >= 4*m.cost && m.filled()-m.filledThen > left/4
 }
 
 // filled is what the file systems of the upper directories hold, by whomever.
-func (m *meter) filled() (sum int64) {
+func (m *Meter) filled() (sum int64) {
 	for _, dir := range m.uppers {
 		var st unix.Statfs_t
 		if unix.Statfs(dir, &st) == nil {
-			sum += int64(st.Blocks-st.Bfree)*st.Bsize + int64(st.Files-st.Ffree)*minFileBytes
+			sum += int64(st.Blocks-st.Bfree)*st.Bsize + int64(st.Files-st.Ffree)*MinFileBytes
 		}
 	}
 	return sum
 }
 
-// walk measures, files among them that were deleted and that processes of
-// this host still have open.
-func (m *meter) walk(limit int64, pids []int) {
+// Walk measures, files among them that were deleted and that processes of
+// this host still have open. Past limit it stops looking.
+func (m *Meter) Walk(limit int64, pids []int) {
 	if len(m.uppers) == 0 {
 		return
 	}
@@ -298,17 +306,4 @@ func (m *meter) walk(limit int64, pids []int) {
 		u.deleted(pid)
 	}
 	m.bytes, m.ended, m.cost = u.bytes, time.Now(), time.Since(began)
-}
-
-// scratchBytes is what a file system of memory holds.
-func scratchBytes(dir string) int64 {
-	var st unix.Statfs_t
-	if unix.Statfs(dir, &st) != nil {
-		return 0
-	}
-	bytes := int64(st.Blocks-st.Bfree) * st.Bsize
-	if st.Files >= st.Ffree { // gVisor counts no inodes
-		bytes = max(bytes, int64(st.Files-st.Ffree-min(st.Files-st.Ffree, 1))*minFileBytes)
-	}
-	return max(bytes, 0)
 }

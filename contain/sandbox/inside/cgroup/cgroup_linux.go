@@ -1,7 +1,8 @@
-package gvisor
+package cgroup
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,17 +17,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// groupPrefix begins the names of our cgroups; the supervisor's process ID
+// Prefix begins the names of our groups; the supervisor's process ID
 // follows, so that a later one can tell which are left over.
-const groupPrefix = "cordon-"
+const Prefix = "cordon-"
 
-// cgroups are the directories of the host below which groups can be made, per
+// Site is the directories of the host below which groups can be made, per
 // controller; "" where none can. v2 keeps all in one.
-type cgroups struct {
-	v2                         bool
-	memory, pids, cpu, cpuacct string
-	noMemory, noPIDs, noCPU    string // why not
-	swapless                   bool   // the host has no swap
+type Site struct {
+	Memory, PIDs, CPU, CPUAcct string
+	NoMemory, NoPIDs, NoCPU    string // why not
+	// Legacy: a hierarchy of version 1 has the memory, which no user is given
+	// a part of.
+	Legacy   bool
+	v2       bool
+	swapless bool // the host has no swap
 }
 
 // controllerMount is a mounted cgroup hierarchy.
@@ -36,22 +40,23 @@ type controllerMount struct {
 	controllers []string
 }
 
-// findCgroups looks for a place where groups can be made: below our own group,
+// Find looks for a place where groups can be made: below our own group,
 // so that bounds put on us bound what we run too.
-func findCgroups() *cgroups {
+func Find() *Site {
 	mountinfo, _ := os.ReadFile("/proc/self/mountinfo")
 	own, _ := os.ReadFile("/proc/self/cgroup")
 	swaps, _ := os.ReadFile("/proc/swaps")
 	c := placesFor(parseCgroupMounts(string(mountinfo)), parseOwnGroups(string(own)), canMake)
 	c.swapless = strings.Count(string(swaps), "\n") <= 1
-	for _, dir := range c.dirs() {
+	for _, dir := range c.Dirs() {
 		sweep(dir)
 	}
 	return c
 }
 
-func (c *cgroups) dirs() []string {
-	dirs := []string{c.memory, c.pids, c.cpu, c.cpuacct}
+// Dirs are all of them, each once.
+func (c *Site) Dirs() []string {
+	dirs := []string{c.Memory, c.PIDs, c.CPU, c.CPUAcct}
 	slices.Sort(dirs)
 	return slices.DeleteFunc(slices.Compact(dirs), func(d string) bool { return d == "" })
 }
@@ -102,12 +107,13 @@ func (m controllerMount) dirOf(group string) string {
 	return filepath.Join(m.dir, group)
 }
 
-const noGroups = "no cgroup hierarchy is mounted"
+// NoGroups is why a host has no group where it knows none.
+const NoGroups = "no cgroup hierarchy is mounted"
 
 // placesFor chooses directories; usable says why a directory cannot take
 // groups, or "".
-func placesFor(mounts []controllerMount, own map[string]string, usable func(dir string, v2 bool, controller string) string) *cgroups {
-	c := &cgroups{noMemory: noGroups, noPIDs: noGroups, noCPU: noGroups}
+func placesFor(mounts []controllerMount, own map[string]string, usable func(dir string, v2 bool, controller string) string) *Site {
+	c := &Site{NoMemory: NoGroups, NoPIDs: NoGroups, NoCPU: NoGroups}
 	take := func(place, why *string, dir string, v2 bool, controller string) {
 		if *place != "" || dir == "" {
 			return
@@ -120,22 +126,23 @@ func placesFor(mounts []controllerMount, own map[string]string, usable func(dir 
 		if m.v2 {
 			continue
 		}
+		c.Legacy = c.Legacy || slices.Contains(m.controllers, "memory")
 		for _, name := range m.controllers {
 			dir := m.dirOf(own[name])
 			switch name {
 			case "memory":
-				take(&c.memory, &c.noMemory, dir, false, name)
+				take(&c.Memory, &c.NoMemory, dir, false, name)
 			case "pids":
-				take(&c.pids, &c.noPIDs, dir, false, name)
+				take(&c.PIDs, &c.NoPIDs, dir, false, name)
 			case "cpu":
-				take(&c.cpu, &c.noCPU, dir, false, name)
+				take(&c.CPU, &c.NoCPU, dir, false, name)
 			case "cpuacct":
 				var ignored string
-				take(&c.cpuacct, &ignored, dir, false, name)
+				take(&c.CPUAcct, &ignored, dir, false, name)
 			}
 		}
 	}
-	if c.memory != "" || c.pids != "" || c.cpu != "" {
+	if c.Memory != "" || c.PIDs != "" || c.CPU != "" {
 		return c
 	}
 	for _, m := range mounts {
@@ -148,15 +155,15 @@ func placesFor(mounts []controllerMount, own map[string]string, usable func(dir 
 
 // placesV2 goes from our own group outwards: a group that has processes can
 // hand its controllers to no child, but its parent may.
-func (c *cgroups) placesV2(m controllerMount, own string, usable func(string, bool, string) string) {
+func (c *Site) placesV2(m controllerMount, own string, usable func(string, bool, string) string) {
 	for dir := m.dirOf(own); dir != "" && inside.Within(dir, m.dir); dir = filepath.Dir(dir) {
-		c.noMemory, c.noPIDs, c.noCPU = usable(dir, true, "memory"), usable(dir, true, "pids"), usable(dir, true, "cpu")
-		if c.noMemory != "" || c.noPIDs != "" {
+		c.NoMemory, c.NoPIDs, c.NoCPU = usable(dir, true, "memory"), usable(dir, true, "pids"), usable(dir, true, "cpu")
+		if c.NoMemory != "" || c.NoPIDs != "" {
 			continue
 		}
-		c.v2, c.memory, c.pids = true, dir, dir
-		if c.noCPU == "" {
-			c.cpu = dir
+		c.v2, c.Memory, c.PIDs = true, dir, dir
+		if c.NoCPU == "" {
+			c.CPU = dir
 		}
 		return
 	}
@@ -195,7 +202,7 @@ func canMake(dir string, v2 bool, controller string) string {
 }
 
 func groupName() string {
-	return fmt.Sprintf("%s%d-%s", groupPrefix, os.Getpid(), strings.ToLower(rand.Text()[:10]))
+	return fmt.Sprintf("%s%d-%s", Prefix, os.Getpid(), strings.ToLower(rand.Text()[:10]))
 }
 
 // sweep removes groups whose supervisor was killed. The kernel refuses to
@@ -203,7 +210,7 @@ func groupName() string {
 func sweep(dir string) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
-		rest, ok := strings.CutPrefix(e.Name(), groupPrefix)
+		rest, ok := strings.CutPrefix(e.Name(), Prefix)
 		pid, _, _ := strings.Cut(rest, "-")
 		if n, err := strconv.Atoi(pid); ok && err == nil && n != os.Getpid() && syscall.Kill(n, 0) == syscall.ESRCH {
 			_ = os.Remove(filepath.Join(dir, e.Name()))
@@ -232,8 +239,8 @@ func readNumber(dir, name string) int64 {
 	return n
 }
 
-// readField is the number after a word of a file of "word number" lines.
-func readField(dir, name, field string) int64 {
+// ReadField is the number after a word of a file of "word number" lines.
+func ReadField(dir, name, field string) int64 {
 	if dir == "" {
 		return 0
 	}
@@ -247,18 +254,19 @@ func readField(dir, name, field string) int64 {
 	return 0
 }
 
-// group is one sandbox's cgroup: a directory per controller, or "".
-type group struct {
-	site                       *cgroups
-	memory, pids, cpu, cpuacct string
-	noMemory, noPIDs, noCPU    string
+// Group is one sandbox's cgroup: a directory per controller, or "".
+type Group struct {
+	Memory, PIDs, CPU, CPUAcct string
+	NoMemory, NoPIDs, NoCPU    string // why not
+	site                       *Site
 	noSwap                     sandbox.Held
 }
 
-// enter makes a group and sets its caps. Where that fails the caller falls
-// back, and what is held says so.
-func (c *cgroups) enter(caps sandbox.Caps) *group {
-	g := &group{site: c, noMemory: c.noMemory, noPIDs: c.noPIDs, noCPU: c.noCPU}
+// Enter makes a group and sets its caps; own are tasks of the runtime's own,
+// which come on top of the cap. Where it fails the reasons stand in the group,
+// and the caller falls back.
+func (c *Site) Enter(caps sandbox.Caps, own int64) *Group {
+	g := &Group{site: c, NoMemory: c.NoMemory, NoPIDs: c.NoPIDs, NoCPU: c.NoCPU}
 	name := groupName()
 	make := func(parent string, place, why *string, set func(dir string) error) {
 		if parent == "" {
@@ -278,17 +286,17 @@ func (c *cgroups) enter(caps sandbox.Caps) *group {
 		}
 		*why = err.Error()
 	}
-	make(c.memory, &g.memory, &g.noMemory, func(dir string) error { return g.capMemory(dir, caps.MemoryBytes) })
-	make(c.pids, &g.pids, &g.noPIDs, func(dir string) error {
-		return writeFile(dir, "pids.max", strconv.FormatInt(caps.PIDs+ownTasks, 10))
+	make(c.Memory, &g.Memory, &g.NoMemory, func(dir string) error { return g.capMemory(dir, caps.MemoryBytes) })
+	make(c.PIDs, &g.PIDs, &g.NoPIDs, func(dir string) error {
+		return writeFile(dir, "pids.max", strconv.FormatInt(caps.PIDs+own, 10))
 	})
-	make(c.cpu, &g.cpu, &g.noCPU, func(dir string) error { return c.capCPU(dir, caps.CPUs) })
+	make(c.CPU, &g.CPU, &g.NoCPU, func(dir string) error { return c.capCPU(dir, caps.CPUs) })
 	var ignored string
-	make(c.cpuacct, &g.cpuacct, &ignored, func(string) error { return nil })
+	make(c.CPUAcct, &g.CPUAcct, &ignored, func(string) error { return nil })
 	return g
 }
 
-func (g *group) capMemory(dir string, n int64) error {
+func (g *Group) capMemory(dir string, n int64) error {
 	value := strconv.FormatInt(n, 10)
 	limit, swap, swapValue := "memory.limit_in_bytes", "memory.memsw.limit_in_bytes", value
 	if g.site.v2 {
@@ -306,17 +314,25 @@ func (g *group) capMemory(dir string, n int64) error {
 }
 
 // withoutSwapCap: what cannot swap needs no cap.
-func (c *cgroups) withoutSwapCap(why string) sandbox.Held {
+func (c *Site) withoutSwapCap(why string) sandbox.Held {
 	if c.swapless {
 		return sandbox.Held{Control: sandbox.NoSwap, State: sandbox.Enforced, Note: "the host has no swap"}
 	}
 	return sandbox.Held{Control: sandbox.NoSwap, State: sandbox.Absent, Note: why}
 }
 
+// Swap is how far swapping is bounded.
+func (g *Group) Swap() sandbox.Held {
+	if g.Memory == "" {
+		return g.site.withoutSwapCap("no cgroup: " + g.NoMemory)
+	}
+	return g.noSwap
+}
+
 // period of the cpu controller, in microseconds.
 const period = 100_000
 
-func (c *cgroups) capCPU(dir string, cpus float64) error {
+func (c *Site) capCPU(dir string, cpus float64) error {
 	quota := strconv.FormatInt(max(int64(cpus*period), 1000), 10)
 	if c.v2 {
 		return writeFile(dir, "cpu.max", quota+" "+strconv.Itoa(period))
@@ -327,14 +343,58 @@ func (c *cgroups) capCPU(dir string, cpus float64) error {
 	return writeFile(dir, "cpu.cfs_quota_us", quota)
 }
 
-func (g *group) dirs() []string {
-	return (&cgroups{memory: g.memory, pids: g.pids, cpu: g.cpu, cpuacct: g.cpuacct}).dirs()
+// Dirs are those of all controllers, each once.
+func (g *Group) Dirs() []string {
+	return (&Site{Memory: g.Memory, PIDs: g.PIDs, CPU: g.CPU, CPUAcct: g.CPUAcct}).Dirs()
 }
 
-// remove takes the group away after its last process has ended; the kernel
+// Attach has a process that is about to be started begin in the group. For
+// v1 this thread, whose child it will be, goes there first: moving a thread by
+// itself needs none of the kernel's locks that moving another process waits
+// for. The function that it returns takes the thread back.
+func (g *Group) Attach(attr *syscall.SysProcAttr) (back func() error, err error) {
+	if g.site.v2 {
+		if g.Memory == "" {
+			return func() error { return nil }, nil
+		}
+		dir, err := os.Open(g.Memory)
+		if err != nil {
+			return nil, err
+		}
+		attr.UseCgroupFD, attr.CgroupFD = true, int(dir.Fd())
+		return dir.Close, nil
+	}
+	back = func() error {
+		for _, dir := range g.Dirs() {
+			if err := writeFile(filepath.Dir(dir), "tasks", "0"); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, dir := range g.Dirs() {
+		if err := writeFile(dir, "tasks", "0"); err != nil {
+			return nil, errors.Join(err, back())
+		}
+	}
+	return back, nil
+}
+
+// Nowhere is a host on which no group can be made.
+func Nowhere() *Site { return &Site{NoMemory: NoGroups, NoPIDs: NoGroups, NoCPU: NoGroups} }
+
+// Legacy tells whether the host keeps memory by version 1.
+func (g *Group) Legacy() bool { return g.site.Legacy }
+
+// None is for a host whose groups turned out not to be usable.
+func (c *Site) None(why error) *Group {
+	return &Group{site: c, NoMemory: why.Error(), NoPIDs: why.Error(), NoCPU: why.Error()}
+}
+
+// Remove takes the group away after its last process has ended; the kernel
 // may need a moment to see that.
-func (g *group) remove() {
-	for _, dir := range g.dirs() {
+func (g *Group) Remove() {
+	for _, dir := range g.Dirs() {
 		for range 50 {
 			if err := os.Remove(dir); err == nil || os.IsNotExist(err) {
 				break
@@ -344,64 +404,46 @@ func (g *group) remove() {
 	}
 }
 
-// ownTasks are those of runsc, its gofer and the sandbox's own kernel, which
-// come on top of the cap.
-const ownTasks = 160
-
-// held is what the group bounds.
-func (g *group) held() []sandbox.Held {
-	state := func(c sandbox.Control, dir, why, note string) sandbox.Held {
-		if dir != "" {
-			return sandbox.Held{Control: c, State: sandbox.Enforced, Note: note}
-		}
-		return sandbox.Held{Control: c, State: sandbox.Absent, Note: "no cgroup: " + why}
-	}
-	swap := g.noSwap
-	if g.memory == "" {
-		swap = g.site.withoutSwapCap("no cgroup: " + g.noMemory)
-	}
-	return []sandbox.Held{
-		state(sandbox.MemoryCap, g.memory, g.noMemory, "that of the sandbox's own kernel included"), swap,
-		state(sandbox.PIDsCap, g.pids, g.noPIDs, "who reaches it ends the sandbox"),
-		state(sandbox.CPUCap, g.cpu, g.noCPU, ""),
-	}
-}
-
-func (g *group) oomKills() int64 {
+// OOMKills is how many the kernel has killed for want of memory.
+func (g *Group) OOMKills() int64 {
 	if g.site.v2 {
-		return readField(g.memory, "memory.events", "oom_kill")
+		return ReadField(g.Memory, "memory.events", "oom_kill")
 	}
-	return readField(g.memory, "memory.oom_control", "oom_kill")
+	return ReadField(g.Memory, "memory.oom_control", "oom_kill")
 }
 
-func (g *group) stats() sandbox.Stats {
+// Stats is what it has used so far.
+func (g *Group) Stats() sandbox.Stats {
 	var s sandbox.Stats
 	if g.site.v2 {
-		s.MemoryBytes, s.PeakBytes = readNumber(g.memory, "memory.current"), readNumber(g.memory, "memory.peak")
+		s.MemoryBytes, s.PeakBytes = readNumber(g.Memory, "memory.current"), readNumber(g.Memory, "memory.peak")
 	} else {
-		s.MemoryBytes, s.PeakBytes = readNumber(g.memory, "memory.usage_in_bytes"), readNumber(g.memory, "memory.max_usage_in_bytes")
+		s.MemoryBytes, s.PeakBytes = readNumber(g.Memory, "memory.usage_in_bytes"), readNumber(g.Memory, "memory.max_usage_in_bytes")
 	}
-	user, system := g.times()
+	user, system := g.Times(nil)
 	s.CPU = user + system
 	return s
 }
 
-// times of the whole tree.
-func (g *group) times() (user, system time.Duration) {
+// Times of the whole tree: from the group where there is one, else those of
+// PID 1 and what it waited for.
+func (g *Group) Times(state *os.ProcessState) (user, system time.Duration) {
 	switch {
 	case g.site.v2 && g.cpuDir() != "":
 		dir := g.cpuDir()
-		return time.Duration(readField(dir, "cpu.stat", "user_usec")) * time.Microsecond, time.Duration(readField(dir, "cpu.stat", "system_usec")) * time.Microsecond
-	case g.cpuacct != "":
-		return time.Duration(readNumber(g.cpuacct, "cpuacct.usage_user")), time.Duration(readNumber(g.cpuacct, "cpuacct.usage_sys"))
+		return time.Duration(ReadField(dir, "cpu.stat", "user_usec")) * time.Microsecond, time.Duration(ReadField(dir, "cpu.stat", "system_usec")) * time.Microsecond
+	case g.CPUAcct != "":
+		return time.Duration(readNumber(g.CPUAcct, "cpuacct.usage_user")), time.Duration(readNumber(g.CPUAcct, "cpuacct.usage_sys"))
+	case state != nil:
+		return state.UserTime(), state.SystemTime()
 	}
 	return 0, 0
 }
 
 // cpuDir: every group of v2 has cpu.stat, whatever its controllers.
-func (g *group) cpuDir() string {
-	if g.cpu != "" {
-		return g.cpu
+func (g *Group) cpuDir() string {
+	if g.CPU != "" {
+		return g.CPU
 	}
-	return g.memory
+	return g.Memory
 }

@@ -1,6 +1,6 @@
 //go:build unix && !linux && !darwin
 
-package daemon
+package relay
 
 import "errors"
 
