@@ -129,7 +129,7 @@ func tokenFields() []field {
 		{"profile", "The profile of its runs; without this key the file's.", words(Profiles()...), false},
 		{"workspace", "The directory that its runs work in.", form{kind: absolute}, false},
 		{"servers", "The servers that it may call; without this key all of them.", form{kind: serverName, many: true}, false},
-		{"asks_its_user", "`false` for an agent that holds its token itself: no person is asked through its client.", form{kind: yesNo}, false},
+		{"asks_its_user", "`true`: a person sits at its client, and may be asked there to approve a call. Not for an agent that holds its token itself.", form{kind: yesNo}, false},
 	}
 }
 

@@ -77,8 +77,8 @@ type GatewayToken struct {
 	Workspace string
 	// Servers are those that it may call; nil is all of them.
 	Servers []string
-	// Headless: no person is asked through its client.
-	Headless bool
+	// AsksItsUser: a person may be asked through its client.
+	AsksItsUser bool
 }
 
 // MinToken is the least length of a bearer token in bytes.
@@ -354,7 +354,7 @@ func (l *loader) gatewayToken(at string, item *yaml.Node) (t GatewayToken) {
 			}
 		case "asks_its_user":
 			if p := single(l, full, value, parseBool); p != nil {
-				t.Headless = !*p
+				t.AsksItsUser = *p
 			}
 		}
 	})

@@ -63,7 +63,7 @@ gateway:
       headers_env: {Authorization: REMOTE_AUTH}
     - {name: old, transport: sse, url: "http://127.0.0.1:4000/sse"}
   tokens:
-    - {token_env: TOKEN_ANN, tenant: acme, agent: bot, user: ann, tier: intern, profile: atom, workspace: /srv/ann, servers: [files], asks_its_user: false}
+    - {token_env: TOKEN_ANN, tenant: acme, agent: bot, user: ann, tier: intern, profile: atom, workspace: /srv/ann, servers: [files], asks_its_user: true}
     - {sha256: "` + hashOfBob + `", tenant: acme, user: bob}
     - {token_env: TOKEN_NONE}
     - {token_env: TOKEN_SHORT}
@@ -122,7 +122,7 @@ func TestTheGateway(t *testing.T) {
 		},
 		Tokens: []GatewayToken{
 			{TokenEnv: "TOKEN_ANN", SHA256: hex.EncodeToString(sum[:]), Tenant: "acme", Agent: "bot", User: "ann", Tier: cordon.Intern,
-				Profile: "atom", Workspace: "/srv/ann", Servers: []string{"files"}, Headless: true},
+				Profile: "atom", Workspace: "/srv/ann", Servers: []string{"files"}, AsksItsUser: true},
 			{SHA256: strings.ToLower(hashOfBob), Tenant: "acme", User: "bob"},
 			{TokenEnv: "TOKEN_NONE"}, {TokenEnv: "TOKEN_SHORT"},
 		},

@@ -29,11 +29,28 @@ agent, tier and workspace. Clients and servers may speak any revision of the
 protocol; what differs is translated.
 
 When it listens, one line {"listen":"…"} with the real address is printed. A
-signal ends it: requests in flight may finish, new ones are refused.`,
+signal ends it: requests in flight may finish, new ones are refused.
+
+A server with "command" runs in sandbox native unless its "sandbox" says none.
+There its program has to be readable: what is not the system's is named by
+--read, as the directory of a server's packages is.`,
+		Example: `  # cordon.yaml; "cordon gateway token" makes a token and its hash
+  gateway:
+    servers:
+      - name: files
+        transport: stdio
+        command: [node, /opt/mcp/server-filesystem/dist/index.js, /home/me/project]
+    tokens:
+      - sha256: 64 hex digits
+        agent: my-agent
+        tier: supervised
+        workspace: /home/me/project
+
+  cordon gateway --config cordon.yaml --workspace /home/me/project --read /opt/mcp`,
 		Args: cobra.NoArgs,
 	}
 	flags := addRunFlags(cmd)
-	for _, name := range []string{"run-id", "session", "tenant", "agent", "user"} {
+	for _, name := range []string{"run-id", "session", "tenant", "agent", "user", "tier"} {
 		_ = cmd.Flags().MarkHidden(name) // the tokens say it; all of them exist
 	}
 	listen := cmd.Flags().String("listen", "", "`ADDR` to listen on, host:port (default gateway.listen, 127.0.0.1:7788)")
@@ -139,7 +156,7 @@ func gatewayConfig(core *core, c config.Gateway, run cordon.Run) (gateway.Config
 		}
 		id := gateway.Identity{
 			Name: "token-" + t.SHA256[:8], Tenant: t.Tenant, Agent: t.Agent, User: t.User, Tier: t.Tier, Profile: t.Profile,
-			Workspace: t.Workspace, Servers: t.Servers, NoElicitation: t.Headless,
+			Workspace: t.Workspace, Servers: t.Servers, NoElicitation: !t.AsksItsUser,
 		}
 		if t.Servers == nil {
 			id.Servers = []string{"*"}

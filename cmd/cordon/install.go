@@ -121,7 +121,11 @@ func (f *installFlags) edit(cmd *cobra.Command, agent string, change func([]byte
 	if err := install.Write(real, old, now); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(out, "%s%s: changed\n", diff, path); err != nil {
+	done := "changed"
+	if now == nil {
+		done = "removed"
+	}
+	if _, err := fmt.Fprintf(out, "%s%s: %s\n", diff, path, done); err != nil {
 		return err
 	}
 	return after(path)

@@ -90,8 +90,8 @@ func (in *inspector) check(place, name string) {
 
 func (in *inspector) fields(v *strictjson.Value) {
 	for i, k := range v.Keys {
-		// What is null was not asked for.
-		if v.Items[i].Kind == strictjson.Null {
+		// What is null was not asked for, and neither is an empty list.
+		if m := &v.Items[i]; m.Kind == strictjson.Null || m.Kind == strictjson.Array && len(m.Items) == 0 {
 			continue
 		}
 		if k == "background" && v.Items[i].Kind == strictjson.Bool && !v.Items[i].Bool {
@@ -230,6 +230,30 @@ func (in *inspector) messages(v *strictjson.Value) {
 	in.list(v, "tools", func(t *strictjson.Value) { in.check(placeTool, in.typeOf(t, "custom")) })
 	in.content(v, "system", in.block)
 	in.list(v, "messages", func(m *strictjson.Value) { in.content(m, "content", in.block) })
+	in.betas(v.Get("betas"))
+}
+
+// betas judges what the header says too. There it would be left out.
+func (in *inspector) betas(v *strictjson.Value) {
+	if v == nil || v.Kind == strictjson.Null {
+		return
+	}
+	if v.Kind != strictjson.Array {
+		in.wrong("\"betas\"", "a list")
+		return
+	}
+	for i := range v.Items {
+		name := v.Items[i].Str
+		w, ok := in.allow.find(placeBeta, string(Anthropic), name)
+		switch {
+		case v.Items[i].Kind != strictjson.String:
+			in.wrong("an item of \"betas\"", "a name")
+		case !ok && !in.features[Unknown]:
+			in.refuse(RuleField, "beta %q is not known to the proxy (the operator can allow %q)", clip(name, 64), Unknown)
+		case ok && w.needs != "" && !in.features[w.needs]:
+			in.refuse(RuleFeature, "beta %q makes the provider act on its own (the operator can allow %q)", clip(name, 64), w.needs)
+		}
+	}
 }
 
 // block reads one part of Anthropic's content. The reader of JSON bounds how
@@ -240,7 +264,7 @@ func (in *inspector) block(b *strictjson.Value) {
 	switch kind {
 	case "image", "document":
 		in.source(b.Get("source"))
-	case "tool_result":
+	case "tool_result", "search_result":
 		in.content(b, "content", in.block)
 	case "tool_addition", "tool_removal":
 		t := b.Get("tool")
@@ -309,11 +333,6 @@ func (in *inspector) modalities(v *strictjson.Value) {
 func (in *inspector) part(b *strictjson.Value) {
 	in.check(placePart, in.typeOf(b, ""))
 	in.references(b)
-	for _, key := range []string{"image_url", "file", "input_audio"} {
-		if m := b.Get(key); m != nil && m.Kind == strictjson.Object {
-			in.references(m)
-		}
-	}
 }
 
 func (in *inspector) references(b *strictjson.Value) {
@@ -325,6 +344,9 @@ func (in *inspector) references(b *strictjson.Value) {
 			if m.Kind == strictjson.String {
 				in.address(m.Str)
 			}
+			in.within(m, key)
+		case "file", "input_audio":
+			in.within(m, key)
 		case "file_id":
 			in.plan.hidden = true
 			if m.Kind != strictjson.Null && !in.features[Files] {
@@ -335,6 +357,17 @@ func (in *inspector) references(b *strictjson.Value) {
 				in.plan.media += int64(len(m.Str))
 			}
 		}
+	}
+}
+
+// within reads what a part says of a file one level down. Whatever its type
+// is, some servers go by the name of the member alone.
+func (in *inspector) within(m *strictjson.Value, key string) {
+	switch m.Kind {
+	case strictjson.Object:
+		in.references(m)
+	case strictjson.Array:
+		in.wrong(strconv.Quote(key), "a text or an object")
 	}
 }
 
@@ -376,13 +409,11 @@ func (in *inspector) item(b *strictjson.Value) {
 	in.check(placeItem, kind)
 	in.plan.hidden = in.plan.hidden || kind == "item_reference"
 	in.references(b)
-	if kind == "reasoning" {
-		return // the model's own, sealed
-	}
 	in.content(b, "content", in.part)
 	switch out := b.Get("output"); {
 	case out == nil:
 	case kind == "shell_call_output": // {"stdout","stderr","outcome"}, no parts
+		in.content(b, "output", in.references)
 	case out.Kind == strictjson.Object:
 		in.references(out)
 	default:
@@ -435,6 +466,10 @@ func (in *inspector) gemini(v *strictjson.Value, depth int) {
 				in.check(placeTool, protoName(k))
 			}
 		})
+	})
+	in.member(v, "servicetier", func(m *strictjson.Value) {
+		// Its values are written in short or in full, SERVICE_TIER_PRIORITY.
+		in.plan.fast = in.plan.fast || strings.Contains(strings.ToLower(m.Str), "priority")
 	})
 	in.member(v, "generationconfig", func(m *strictjson.Value) {
 		in.member(m, "maxoutputtokens", func(n *strictjson.Value) { in.plan.maxOutput = max(in.plan.maxOutput, in.value(n, "maxOutputTokens")) })

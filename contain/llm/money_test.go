@@ -412,3 +412,23 @@ func TestServeEndsWithItsContext(t *testing.T) {
 		t.Errorf("after Close: %v", err)
 	}
 }
+
+// Gemini says nowhere in its answer by which service a call went.
+func TestGeminiPriorityIsPricedAsAsked(t *testing.T) {
+	usd := func(fields string) float64 {
+		f := start(t, jsonAnswer(`{"usageMetadata":{"promptTokenCount":1000,"candidatesTokenCount":100}}`), nil)
+		f.do(t, "POST", "/gemini/v1beta/models/gemini-2.5-pro:generateContent", `{"contents":[]`+fields+`}`, nil)
+		return f.books.await(t, 1)[0].USD
+	}
+	usual := usd("")
+	for fields, dearer := range map[string]bool{
+		`,"serviceTier":"priority"`:               true,
+		`,"service_tier":"SERVICE_TIER_PRIORITY"`: true,
+		`,"serviceTier":"standard"`:               false,
+		`,"service_tier":"flex"`:                  false,
+	} {
+		if got := usd(fields); usual <= 0 || (got > usual) != dearer {
+			t.Errorf("%s: %v, beside %v", fields, got, usual)
+		}
+	}
+}

@@ -470,6 +470,9 @@ func urlHost(word string) string {
 }
 
 func ownVariable(_ *scene, _ int, e *cordon.Effect) ruling {
+	if slices.Contains(agentHomes, e.Target) {
+		return ruling{severity: unsure, detail: "The call would have an agent take its settings, and so its hooks, from elsewhere: " + named(e.Target) + "."}
+	}
 	if !hasAnyPrefix(e.Target, "ATOM_SANDBOX_", "ATOM_DMM_", "CORDON_") {
 		return pass
 	}

@@ -231,6 +231,12 @@ func ownCommand(_ *scene, _ int, e *cordon.Effect) ruling {
 	return unknown
 }
 
+// agentHomes are the variables by which agents find the settings that hold
+// their hooks.
+var agentHomes = []string{
+	"CLAUDE_CONFIG_DIR", "CODEX_HOME", "CURSOR_CONFIG_DIR", "GEMINI_CLI_HOME", "GEMINI_CLI_SYSTEM_SETTINGS_PATH", "GEMINI_CLI_SYSTEM_DEFAULTS_PATH",
+}
+
 // widens reports whether flags of cordon run ask for more than is given.
 func widens(words []string) bool {
 	for _, w := range words {

@@ -443,6 +443,7 @@ var effectCases = map[string][]row{
 	},
 	"self.environment": {
 		{"the switch", env("ATOM_SANDBOX_ENABLED", "false"), "", "", unsure},
+		{"where an agent's hooks are looked for", env("CLAUDE_CONFIG_DIR", "/tmp/c"), "", "", unsure},
 		{"a variable of one's own", env("SANDBOX_ENABLED", "false"), "", "", harmless},
 	},
 }

@@ -313,6 +313,9 @@ func (w *walker) gitSub(c *inv, sub string, args []val) {
 			}
 		}
 	case "hash-object", "apply", "am", "blame", "mailinfo", "mailsplit", "stripspace", "patch-id", "interpret-trailers", "check-ignore", "annotate":
+		if g.has("--unsafe-paths") {
+			w.opaque("git "+sub+" --unsafe-paths writes outside of the working tree", cordon.OriginFile, "")
+		}
 		for _, v := range append(g.ops, g.tail...) {
 			if sub == "hash-object" || sub == "apply" || sub == "am" || pathLike(v.s) {
 				w.reads(v)

@@ -154,6 +154,8 @@ func handlerNamed(name string) func(*walker, *inv) {
 		return handleTouch
 	case "jq":
 		return handleJq
+	case "pgrep":
+		return handlePgrep
 	case "pkill":
 		return handlePkill
 	case "ping":

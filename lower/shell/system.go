@@ -1,6 +1,8 @@
 package shell
 
 import (
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/cordon-sandbox/cordon"
@@ -39,6 +41,9 @@ func handlePkill(w *walker, c *inv) {
 		return
 	}
 	for _, v := range c.ops {
+		if namesOwn(v.s) {
+			w.emit(cordon.Effect{Kind: cordon.Administer, Op: "security_off", Target: c.name + " " + v.s})
+		}
 		switch v.s {
 		case ".", ".*", "", "*", "-1", "^":
 			w.emit(cordon.Effect{Kind: cordon.Destroy, Op: "kill_all", Target: c.name + " " + v.s})
@@ -47,6 +52,31 @@ func handlePkill(w *walker, c *inv) {
 	if c.has("-v") && c.name == "pkill" {
 		w.emit(cordon.Effect{Kind: cordon.Destroy, Op: "kill_all", Target: c.name + " -v"})
 	}
+}
+
+// handlePgrep: whoever looks for Cordon's processes is about to end them.
+func handlePgrep(w *walker, c *inv) {
+	for _, v := range c.ops {
+		if namesOwn(v.s) {
+			w.emit(cordon.Effect{Kind: cordon.Administer, Op: "security_off", Target: c.name + " " + v.s, Doubtful: true})
+		}
+	}
+}
+
+// ownProcesses are the command lines of Cordon's processes.
+var ownProcesses = []string{"cordon", "cordon hook", "cordon daemon", "cordon mcp", "cordon gateway", "cordon proxy", "cordon run", "cordon-sandbox-stage"}
+
+// namesOwn reports whether a pattern of pkill and its kin matches a process of
+// Cordon's. One that matches everything is judged as that.
+func namesOwn(pattern string) bool {
+	if strings.Contains(pattern, "cordon") {
+		return true
+	}
+	re, err := regexp.Compile("(?i)" + pattern)
+	if err != nil || re.MatchString("\x00 an unrelated process 0123") {
+		return false
+	}
+	return slices.ContainsFunc(ownProcesses, re.MatchString)
 }
 
 // isSignal: "-9", "-KILL", "-SIGUSR1".
