@@ -58,12 +58,15 @@ type plan struct {
 	// Scratch are the writable directories of memory, to be measured;
 	// Writable what else may be written to.
 	Scratch, Writable []string
+	// Proof is shown with events of kind "use" and "exit".
+	Proof string
 }
 
 // event is what the first process tells the supervisor.
 type event struct {
 	// Kind is "ready", "error", "use" or "exit".
-	Kind string
+	Kind  string
+	Proof string `json:",omitempty"`
 	// Step is what failed, Error how, of kind "error".
 	Step, Error string `json:",omitempty"`
 	// Errno of that, where the kernel gave one.

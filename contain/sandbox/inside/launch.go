@@ -3,6 +3,7 @@ package inside
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -54,6 +55,11 @@ type Launch struct {
 	Controls func(Seen) []sandbox.Held
 	// Start builds the walls and starts the first process in them.
 	Start func(context.Context) (Box, error)
+
+	// proof is what the first process shows with what it says once the program
+	// runs. A kernel that lets the program open the first process's own
+	// descriptors must not let it say how it ended.
+	proof string
 }
 
 // Process is a program that was started; it is a sandbox.Process.
@@ -181,6 +187,9 @@ func discard(events <-chan event) {
 // handshake sends the plan, hears what is seen inside, and starts the program.
 func (p *Process) handshake() error {
 	s, l := p.l.Spec, p.l
+	if l.proof == "" {
+		l.proof = rand.Text()
+	}
 	in, out := p.box.Wire()
 	p.link = newLink(out, in)
 	for id := range p.streams {
@@ -190,6 +199,9 @@ func (p *Process) handshake() error {
 		var e event
 		if k != kEvent || json.Unmarshal(payload, &e) != nil {
 			return broken("no event")
+		}
+		if (e.Kind == "use" || e.Kind == "exit") && e.Proof != l.proof {
+			return broken("word of %q that is not the first process's", e.Kind)
 		}
 		if e.Kind == "use" {
 			p.use(&e)
@@ -230,7 +242,7 @@ func (p *Process) handshake() error {
 	}()
 	pl := plan{
 		Argv: s.Argv, Env: s.Env, Dir: s.Dir, FileBytes: l.Caps.FileBytes, OpenFiles: l.Caps.OpenFiles,
-		Listen: s.Listen, TTY: s.TTY, Rows: s.Rows, Cols: s.Cols, Scratch: l.Scratch,
+		Listen: s.Listen, TTY: s.TTY, Rows: s.Rows, Cols: s.Cols, Scratch: l.Scratch, Proof: l.proof,
 	}
 	for _, m := range s.Mounts {
 		if m.Access != sandbox.ReadOnly {

@@ -71,8 +71,11 @@ func launch(b *fakeBox, s sandbox.Spec) *Launch {
 			return []sandbox.Held{{Control: sandbox.NoCaps, State: sandbox.Enforced}}
 		},
 		Start: func(context.Context) (Box, error) { return b, nil },
+		proof: testProof,
 	}
 }
+
+const testProof = "shown"
 
 func ready(l *link, heard <-chan kind) bool {
 	if <-heard != kPlan {
@@ -85,7 +88,27 @@ func ready(l *link, heard <-chan kind) bool {
 func end(l *link, e event) {
 	_ = l.send(kEnd, streamOut, nil)
 	_ = l.send(kEnd, streamErr, nil)
+	e.Proof = testProof
 	_ = l.sendJSON(kEvent, e)
+}
+
+// A program that gets at the wire cannot say how it ended.
+func TestAnEndThatIsNotTheFirstProcessesIsNone(t *testing.T) {
+	for _, forged := range []event{{Kind: "exit"}, {Kind: "exit", Proof: "guessed"}, {Kind: "use", ScratchBytes: 1}} {
+		b := newBox(func(l *link, heard <-chan kind) {
+			if ready(l, heard) {
+				_ = l.sendJSON(kEvent, forged)
+				end(l, event{Kind: "exit"})
+			}
+		})
+		p, err := launch(b, sandbox.Spec{}).Run(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := p.Wait(); err != nil || !errors.Is(r.Cause, errProtocol) {
+			t.Errorf("%+v: %+v, %v", forged, r, err)
+		}
+	}
 }
 
 func TestAProgramsEndIsToldAsItWas(t *testing.T) {

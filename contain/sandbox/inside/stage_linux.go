@@ -113,6 +113,7 @@ func (s *stage) resize(rows, cols uint16) {
 
 // say tells the supervisor; if it is gone so are we.
 func (s *stage) say(e event) {
+	e.Proof = s.plan.Proof
 	if s.link.sendJSON(kEvent, e) != nil {
 		os.Exit(exitStage)
 	}
