@@ -231,6 +231,17 @@ func openCore(ctx context.Context, c *config.Config, stderr io.Writer, packages 
 	return &core{config: c, guard: g, store: store, log: log}, nil
 }
 
+// chunkLife is how long the texts of a run are remembered after its last one.
+const chunkLife = 30 * 24 * time.Hour
+
+// retire forgets the texts of runs that are long over. It is for commands that
+// stay: it writes.
+func (c *core) retire(ctx context.Context) {
+	if _, err := c.store.DropChunks(ctx, time.Now().Add(-chunkLife)); err != nil && ctx.Err() == nil {
+		c.log.printf("texts of old runs: %v", err)
+	}
+}
+
 func (c *core) close() error {
 	return errors.Join(c.guard.Close(context.Background()), c.store.Close())
 }

@@ -92,6 +92,7 @@ func runGateway(cmd *cobra.Command, flags *runFlags, listen string, maxResult in
 		return exitError{exitUsage, err}
 	}
 	cfg.MaxResult, cfg.Stderr = maxResult, cmd.ErrOrStderr()
+	core.retire(cmd.Context())
 	if cfg.Guard, err = undo(core); err != nil {
 		return err
 	}

@@ -66,6 +66,7 @@ was killed, 130 where a signal ended Cordon.`,
 				return errors.Join(err, core.close())
 			}
 		}
+		core.retire(cmd.Context())
 		judged, err := undo(core)
 		if err != nil {
 			return errors.Join(err, core.close())

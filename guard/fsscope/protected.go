@@ -145,8 +145,16 @@ func settingsProtected(n string, rest []string) string {
 		first = rest[0]
 	}
 	in := func(names ...string) bool { return len(rest) == 0 || slices.Contains(names, first) }
-	const agent, editor = "agent settings", "editor settings"
+	const agent, editor, history = "agent settings", "editor settings", "version control"
 	switch n {
+	case ".hg":
+		if in("hgrc", "hgrc-not-shared") {
+			return history
+		}
+	case ".jj":
+		if len(rest) == 0 || rest[len(rest)-1] == "config.toml" {
+			return history
+		}
 	case ".claude":
 		if in("hooks", "commands", "agents", "skills", "plugins", "mcp.json", "keybindings.json") ||
 			strings.HasPrefix(first, "settings") || strings.HasPrefix(first, "statusline") {

@@ -123,7 +123,7 @@ func TestSettingsOfMoreAgentsAndEditors(t *testing.T) {
 	st := newStage(t)
 	for _, p := range []string{
 		".kilocode/launch.sh", ".kilocodemodes", ".amp/settings.json", ".tabnine/agent/settings.json", ".openhands/setup.sh", ".iflow/settings.json",
-		".theia/tasks.json", ".vs/tasks.vs.json", ".helix/languages.toml", ".nova/Tasks/a.json", ".devcontainer/devcontainer.json", ".devcontainer/go/devcontainer.json",
+		".theia/tasks.json", ".vs/tasks.vs.json", ".helix/languages.toml", ".nova/Tasks/a.json", ".hg/hgrc", ".jj/repo/config.toml", ".devcontainer/devcontainer.json", ".devcontainer/go/devcontainer.json",
 		".devcontainer.json", "app.sublime-project", ".direnvrc", ".DevContainer/DevContainer.json",
 	} {
 		if v := st.Judge(cordon.Effect{Kind: wr, Target: p, Dir: st.ws}); worst(v) != "blocked" {
@@ -133,7 +133,7 @@ func TestSettingsOfMoreAgentsAndEditors(t *testing.T) {
 			t.Errorf("read of %s: %s (%s), want pass", p, worst(v), rules(v))
 		}
 	}
-	for _, p := range []string{".devcontainer/Dockerfile", ".vs/readme.md", ".helix/ignore", ".kilocode/rules/style.md", "devcontainer.json", "docs/sublime-project.md"} {
+	for _, p := range []string{".devcontainer/Dockerfile", ".hg/store/x", ".jj/repo/store/x", ".vs/readme.md", ".helix/ignore", ".kilocode/rules/style.md", "devcontainer.json", "docs/sublime-project.md"} {
 		if v := st.Judge(cordon.Effect{Kind: wr, Target: p, Dir: st.ws}); worst(v) != "pass" {
 			t.Errorf("write of %s: %s (%s), want pass", p, worst(v), rules(v))
 		}

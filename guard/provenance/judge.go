@@ -313,6 +313,10 @@ func (j *judge) effect(e *cordon.Effect) {
 		}
 	case cordon.Privilege:
 		j.command(e)
+	case cordon.SQL:
+		if e.Op != "read" {
+			j.command(e)
+		}
 	case cordon.RunCode, cordon.Execute, cordon.Opaque:
 		if e.Origin == cordon.OriginNetwork || e.Origin == cordon.OriginDecoded {
 			j.command(e)

@@ -13,15 +13,21 @@ import (
 var (
 	readVerbs = []string{"get", "list", "read", "search", "find", "fetch", "show", "view", "check", "query", "lookup", "describe", "count", "browse", "inspect", "look", "summarize", "analyze", "recall", "whoami", "status"}
 	// reachVerbs touch others: their parties and sums count.
-	reachVerbs = []string{"send", "transfer", "pay", "schedule", "invite", "add", "share", "post", "forward", "reply", "create", "grant", "assign", "publish", "submit", "donate", "wire", "remit", "withdraw", "deposit", "subscribe", "upload", "issue", "refund", "charge", "notify", "message", "email", "call", "dial", "tip", "swap", "trade", "sell", "dispatch", "deliver", "relay", "push", "broadcast", "contact", "ping", "fax", "sms", "tweet", "propose", "handoff", "export", "sync", "authorize", "approve", "update", "set", "change", "edit", "modify", "enable", "register", "connect", "link"}
+	reachVerbs = []string{"send", "transfer", "pay", "schedule", "invite", "add", "share", "post", "forward", "reply", "create", "grant", "assign", "publish", "submit", "donate", "wire", "remit", "withdraw", "deposit", "subscribe", "upload", "issue", "refund", "charge", "notify", "message", "email", "call", "dial", "tip", "swap", "trade", "sell", "dispatch", "deliver", "relay", "push", "broadcast", "contact", "ping", "fax", "sms", "tweet", "propose", "handoff", "export", "sync", "authorize", "approve", "put", "update", "set", "change", "edit", "modify", "enable", "register", "connect", "link"}
 	// finalVerbs cannot be taken back, or cost: all that names something counts.
 	finalVerbs = []string{"delete", "remove", "cancel", "revoke", "book", "reserve", "buy", "purchase", "order", "checkout", "drop", "destroy", "terminate", "erase", "wipe", "purge", "merge", "unsubscribe", "close", "archive", "kick", "ban", "block", "unblock", "accept", "sign", "confirm", "deploy", "rollback", "install"}
 	// accountWords with a change make it one of who the user is.
-	accountWords = []string{"user", "account", "profile", "password", "credentials", "security", "settings", "info", "payment", "billing", "shipping", "address", "email", "phone"}
+	accountWords = []string{"user", "account", "profile", "password", "credentials", "security", "settings", "info", "payment", "billing", "shipping", "address", "email", "phone", "iban", "bank", "payout", "wallet"}
 )
 
 var (
-	partyWords = []string{"recipient", "recipients", "to", "cc", "bcc", "account", "iban", "payee", "beneficiary", "participants", "participant", "attendees", "attendee", "invitees", "invitee", "guests", "email", "emails", "mail", "channel", "channels", "phone", "wallet", "user", "users", "username", "member", "members", "assignee", "assignees", "receiver", "contact", "handle", "chat", "customer", "collaborator", "collaborators", "grantee", "principal", "vpa", "bic", "swift", "routing", "destination", "dest", "owner", "repo", "repository", "organization", "organisation", "org"}
+	partyWords = []string{"recipient", "recipients", "to", "cc", "bcc", "account", "iban", "payee", "beneficiary", "participants", "participant", "attendees", "attendee", "invitees", "invitee", "guests", "email", "emails", "mail", "channel", "channels", "phone", "wallet", "user", "users", "username", "member", "members", "assignee", "assignees", "receiver", "contact", "handle", "chat", "customer", "collaborator", "collaborators", "grantee", "principal", "vpa", "bic", "swift", "routing", "destination", "dest", "owner", "repo", "repository", "organization", "organisation", "org", "mobile", "msisdn", "jid", "bucket", "dst", "payto", "merchant", "biller", "vendor", "seller", "supplier", "creditor", "counterparty"}
+	// partyRefWords make an identifier that of a party: payee_id, phone_number.
+	partyRefWords = []string{"account", "recipient", "wallet", "channel", "user", "chat", "to", "phone", "mobile", "payee", "beneficiary", "receiver", "merchant", "creditor"}
+	// payWords name a party where money moves, and no more than a place or a
+	// thing elsewhere; grantWords one where rights are given.
+	payWords   = []string{"address", "target"}
+	grantWords = []string{"subject", "grantee", "principal", "identity"}
 	sumWords   = []string{"amount", "total", "sum", "price", "cost", "payment", "tip", "value", "units", "shares", "quantity", "fee", "limit"}
 	keyWords   = []string{"password", "passphrase", "passwd", "secret", "pin", "credential", "pubkey", "publickey"}
 	proseWords = []string{"body", "message", "text", "content", "contents", "subject", "description", "title", "comment", "comments", "note", "notes", "summary", "html", "reason", "memo", "caption", "date", "time", "day", "start", "end", "year", "month", "permission", "permissions", "role", "currency", "format", "type", "kind", "status", "priority", "language", "timezone", "recurring", "frequency", "query", "topic", "reminder", "duration", "limit", "page", "color", "from", "sender", "tags", "labels", "force", "confirm", "rating", "review", "scope", "mode", "level", "filter", "visibility", "sort", "state", "action", "method", "option", "options", "branch", "base"}
@@ -97,7 +103,7 @@ func has(words []string, list []string) bool {
 }
 
 // deed is what the words of a tool's name say that it does.
-type deed struct{ reaches, final, account, pays bool }
+type deed struct{ reaches, final, account, pays, grants bool }
 
 func (j *judge) deed() (d deed) {
 	w := words(lastName(j.Tool))
@@ -118,6 +124,7 @@ func (j *judge) deed() (d deed) {
 	d.final = has(w, finalVerbs)
 	d.reaches = d.final || has(w, reachVerbs) || j.Facts.Outbound || j.Facts.Irreversible
 	d.account = has(w, []string{"update", "set", "change", "edit", "modify", "reset"}) && has(w, accountWords)
+	d.grants = has(w, []string{"grant", "authorize", "assign", "permit"})
 	d.pays = has(w, []string{"pay", "payment", "transfer", "money", "transaction", "wire", "remit", "donate", "withdraw", "deposit", "buy", "purchase", "order", "refund", "charge", "tip", "swap", "trade", "sell", "invoice", "bill", "checkout"})
 	return d
 }
@@ -164,16 +171,57 @@ func (j *judge) payment() (account, amount bool) {
 	j.unpacked(func(_, key string, leaf *strictjson.Value) {
 		w := words(key)
 		amount = amount || has(w, []string{"amount", "sum", "total"})
-		account = account || has(w, partyWords)
+		account = account || has(w, partyWords) || has(w, payWords)
 	})
 	return account, amount
 }
 
-// oneAddress reports a value that is an e-mail address and nothing else,
-// whatever the argument is called.
+// oneAddress reports a value that is an address of somebody and nothing else,
+// whatever the argument is called: an e-mail address, a telephone number with
+// its country, a wallet.
 func oneAddress(s string) bool {
-	at := strings.IndexByte(s, '@')
-	return at > 0 && !strings.ContainsAny(s, " /\n\t") && strings.IndexByte(s[at:], '.') > 1
+	if at := strings.IndexByte(s, '@'); at > 0 {
+		return !strings.ContainsAny(s, " /\n\t") && strings.IndexByte(s[at:], '.') > 1
+	}
+	return phoneNumber(s) || wallet(s)
+}
+
+func phoneNumber(s string) bool {
+	rest, ok := strings.CutPrefix(s, "+")
+	digits := 0
+	for i := range len(rest) {
+		switch c := rest[i]; {
+		case c >= '0' && c <= '9':
+			digits++
+		case !strings.ContainsRune(" -().", rune(c)):
+			return false
+		}
+	}
+	return ok && digits >= 8 && digits <= 15
+}
+
+func wallet(s string) bool {
+	s = strings.ToLower(s)
+	if hex, ok := strings.CutPrefix(s, "0x"); ok {
+		return len(hex) == 40 && strings.Trim(hex, "0123456789abcdef") == ""
+	}
+	rest, ok := strings.CutPrefix(s, "bc1")
+	return ok && len(rest) >= 20 && len(rest) <= 87 && strings.Trim(rest, "0123456789abcdefghijklmnopqrstuvwxyz") == ""
+}
+
+// publicKey reports a key that lets its owner in where it is added.
+func publicKey(s string) bool {
+	for _, kind := range [...]string{"ssh-", "ecdsa-sha2-", "sk-ssh-", "sk-ecdsa-", "-----BEGIN "} {
+		if rest, ok := strings.CutPrefix(s, kind); ok && len(rest) >= 32 {
+			return true
+		}
+	}
+	return false
+}
+
+// number reports a leaf that is one, in quotes or without.
+func number(leaf *strictjson.Value) bool {
+	return leaf.Kind == strictjson.Number || strings.Trim(leaf.Str, "0123456789.,+- ") == ""
 }
 
 func (j *judge) argumentOf(d deed, ptr string, key []string, leaf *strictjson.Value) {
@@ -184,15 +232,15 @@ func (j *judge) argumentOf(d deed, ptr string, key []string, leaf *strictjson.Va
 		}
 	}
 	switch {
-	case has(key, keyWords):
+	case has(key, keyWords), publicKey(value):
 		if t := j.Index.Match(value, Party); t.Only() {
 			j.restrict(RuleCredential, "the new secret", "", &t, ptr, nil)
 		}
-	case has(key, sumWords):
+	case has(key, sumWords) && (d.pays || number(leaf)):
 		if t := j.Index.Match(value, Amount); d.pays && t.Only() {
 			j.restrict(RuleAmount, "the sum", value, &t, ptr, nil)
 		}
-	case has(key, partyWords) && !(has(key, refWords) && !has(key, []string{"account", "recipient", "wallet", "channel", "user", "chat"})):
+	case has(key, partyWords) && !(has(key, refWords) && !has(key, partyRefWords)), d.pays && has(key, payWords), d.grants && has(key, grantWords):
 		if len(value) <= 1024 {
 			for p := range strings.FieldsFuncSeq(value, func(r rune) bool { return r == ',' || r == ';' }) {
 				j.party(p, ptr, nil)
@@ -202,13 +250,13 @@ func (j *judge) argumentOf(d deed, ptr string, key []string, leaf *strictjson.Va
 		j.party(value, ptr, nil)
 	case has(key, proseWords), leaf.Kind == strictjson.Number && !has(key, refWords):
 	case has(key, refWords):
-		if !d.final {
+		if !d.final && !d.pays {
 			return
 		}
 		if t := j.Index.Match(value, Reference); t.Only() && !t.Field {
 			j.restrict(RuleReference, "the reference", value, &t, ptr, nil)
 		}
-	case d.final || d.account:
+	case d.final || d.account || d.pays:
 		if len(value) > 256 {
 			return
 		}
