@@ -137,11 +137,11 @@ func openNetwork(core *core, run cordon.Run, c networkConfig) (*network, error) 
 // ownLoopback lets programs reach each other on loopback without a proxy: it
 // is the sandbox's own, and nothing of the host listens there.
 func (n *network) ownLoopback() {
-	const hosts = "localhost,127.0.0.1,::1"
+	const hosts = "localhost,127.0.0.1,::1,0.0.0.0"
 	n.env = overlaid(n.env, []string{"NO_PROXY=" + hosts, "no_proxy=" + hosts})
 	for i, e := range n.env {
 		// A JVM reads no NO_PROXY.
-		n.env[i] = strings.Replace(e, "-Dhttp.nonProxyHosts= ", "-Dhttp.nonProxyHosts=localhost|127.* ", 1)
+		n.env[i] = strings.Replace(e, "-Dhttp.nonProxyHosts= ", "-Dhttp.nonProxyHosts=localhost|127.*|0.0.0.0 ", 1)
 	}
 }
 
@@ -291,9 +291,12 @@ func (n *network) close() (up, down int64) {
 const maxSaid = 8
 
 func (n *network) note(r egress.Refusal) {
-	where := r.Host
-	if r.Port != 0 {
-		where = net.JoinHostPort(r.Host, strconv.Itoa(int(r.Port)))
+	where := "connection to " + r.Host
+	switch {
+	case r.Host == "":
+		where = "a request that names no host"
+	case r.Port != 0:
+		where = "connection to " + net.JoinHostPort(r.Host, strconv.Itoa(int(r.Port)))
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -315,7 +318,7 @@ func (n *network) refusals() []string {
 		if len(out) == maxSaid {
 			return append(out, "and more was refused (see: cordon violations)")
 		}
-		out = append(out, fmt.Sprintf("refused: connection to %s: %s", where, n.said[where]))
+		out = append(out, fmt.Sprintf("refused: %s: %s", where, n.said[where]))
 	}
 	return out
 }

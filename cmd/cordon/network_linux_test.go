@@ -94,6 +94,16 @@ func TestWhatIsReceivedDoesNotForgiveWhatWasSent(t *testing.T) {
 	}
 }
 
+func TestLoopbackIsReachedWithoutAProxy(t *testing.T) {
+	n := &network{env: []string{"no_proxy=", "NO_PROXY=", "JAVA_TOOL_OPTIONS=-Dhttp.nonProxyHosts= -Dx=y", "HTTP_PROXY=http://127.0.0.1:3128"}}
+	n.ownLoopback()
+	want := []string{"JAVA_TOOL_OPTIONS=-Dhttp.nonProxyHosts=localhost|127.*|0.0.0.0 -Dx=y", "HTTP_PROXY=http://127.0.0.1:3128",
+		"NO_PROXY=localhost,127.0.0.1,::1,0.0.0.0", "no_proxy=localhost,127.0.0.1,::1,0.0.0.0"}
+	if d := cmp.Diff(want, n.env); d != "" {
+		t.Error(d)
+	}
+}
+
 func TestAPersonIsToldWhatWasNotReached(t *testing.T) {
 	n := &network{}
 	if got := n.refusals(); got != nil {
@@ -103,7 +113,8 @@ func TestAPersonIsToldWhatWasNotReached(t *testing.T) {
 		n.note(egress.Refusal{Host: "evil.test", Port: 443, Why: "no rule of the policy names it"})
 	}
 	n.note(egress.Refusal{Host: "*", Why: "the cap is used up"})
-	want := []string{"refused: connection to *: the cap is used up", "refused: connection to evil.test:443: no rule of the policy names it"}
+	n.note(egress.Refusal{Why: "the target is no absolute URI"})
+	want := []string{"refused: a request that names no host: the target is no absolute URI", "refused: connection to *: the cap is used up", "refused: connection to evil.test:443: no rule of the policy names it"}
 	if d := cmp.Diff(want, n.refusals()); d != "" {
 		t.Error(d)
 	}

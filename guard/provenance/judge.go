@@ -67,7 +67,8 @@ type Input struct {
 // test, make, pip install x) that have no such effect, whatever text names
 // them; words and numbers that say nothing; what the user or the system names
 // as well; paths of ordinary build output; identifiers in the form in which
-// tools give them out (alone on a line, in quotes, after "id:").
+// tools give them out (alone on a line, in quotes, after "id:"); SQL that adds
+// tables or rows.
 func Judge(in Input) []cordon.Finding {
 	if in.Index == nil {
 		return nil
@@ -314,7 +315,7 @@ func (j *judge) effect(e *cordon.Effect) {
 	case cordon.Privilege:
 		j.command(e)
 	case cordon.SQL:
-		if e.Op != "read" {
+		if e.Op == "change" {
 			j.command(e)
 		}
 	case cordon.RunCode, cordon.Execute, cordon.Opaque:
@@ -612,6 +613,9 @@ func (j *judge) party(value, arg string, via []string) {
 		return
 	}
 	t := j.Index.Match(value, Party)
+	if t.Unknown() && j.calledAtHome(value) {
+		return
+	}
 	switch {
 	case t.Disguised:
 		j.find(RuleRecipient, "the recipient "+quote(value)+" only looks like one that was named: it has characters that imitate or hide others", arg, cordon.Restricted, via)
@@ -620,6 +624,28 @@ func (j *judge) party(value, arg string, via []string) {
 	case t.Unknown() && j.untrusted && addressLike(value):
 		j.find(RuleUnknownRecipient, "the recipient "+quote(value)+" was named by nobody who is trusted, after untrusted text was seen", arg, cordon.Restricted, via)
 	}
+}
+
+// calledAtHome reports a telephone number that somebody trusted gave without
+// its country: 0170 1234567 for +49 170 1234567.
+func (j *judge) calledAtHome(value string) bool {
+	if !phoneNumber(value) {
+		return false
+	}
+	digits := strings.Map(func(r rune) rune {
+		if r < '0' || r > '9' {
+			return -1
+		}
+		return r
+	}, value)
+	for country := 1; country <= 3; country++ {
+		for _, form := range [...]string{"0" + digits[country:], digits[country:]} {
+			if t := j.Index.Match(form, Party); t.Clean && !t.Trivial {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // addressLike reports a value that reaches somebody by itself: an e-mail

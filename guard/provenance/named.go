@@ -1,6 +1,7 @@
 package provenance
 
 import (
+	"encoding/base64"
 	"slices"
 	"strings"
 
@@ -18,6 +19,8 @@ var (
 	finalVerbs = []string{"delete", "remove", "cancel", "revoke", "book", "reserve", "buy", "purchase", "order", "checkout", "drop", "destroy", "terminate", "erase", "wipe", "purge", "merge", "unsubscribe", "close", "archive", "kick", "ban", "block", "unblock", "accept", "sign", "confirm", "deploy", "rollback", "install"}
 	// accountWords with a change make it one of who the user is.
 	accountWords = []string{"user", "account", "profile", "password", "credentials", "security", "settings", "info", "payment", "billing", "shipping", "address", "email", "phone", "iban", "bank", "payout", "wallet"}
+	// payoutWords with a change say where the user's money goes from then on.
+	payoutWords = []string{"iban", "bank", "payout", "wallet"}
 )
 
 var (
@@ -30,7 +33,7 @@ var (
 	grantWords = []string{"subject", "grantee", "principal", "identity"}
 	sumWords   = []string{"amount", "total", "sum", "price", "cost", "payment", "tip", "value", "units", "shares", "quantity", "fee", "limit"}
 	keyWords   = []string{"password", "passphrase", "passwd", "secret", "pin", "credential", "pubkey", "publickey"}
-	proseWords = []string{"body", "message", "text", "content", "contents", "subject", "description", "title", "comment", "comments", "note", "notes", "summary", "html", "reason", "memo", "caption", "date", "time", "day", "start", "end", "year", "month", "permission", "permissions", "role", "currency", "format", "type", "kind", "status", "priority", "language", "timezone", "recurring", "frequency", "query", "topic", "reminder", "duration", "limit", "page", "color", "from", "sender", "tags", "labels", "force", "confirm", "rating", "review", "scope", "mode", "level", "filter", "visibility", "sort", "state", "action", "method", "option", "options", "branch", "base"}
+	proseWords = []string{"body", "message", "text", "content", "contents", "subject", "description", "title", "comment", "comments", "note", "notes", "summary", "html", "reason", "memo", "caption", "date", "time", "day", "start", "end", "year", "month", "permission", "permissions", "role", "currency", "format", "type", "kind", "status", "priority", "language", "timezone", "recurring", "frequency", "query", "topic", "reminder", "duration", "limit", "page", "color", "from", "sender", "tags", "labels", "force", "confirm", "rating", "review", "scope", "mode", "level", "filter", "visibility", "sort", "state", "action", "method", "option", "options", "branch", "base", "reference"}
 	refWords   = []string{"id", "ids", "uuid", "guid", "sha", "hash", "number", "ref", "key", "index"}
 )
 
@@ -42,7 +45,29 @@ var (
 	// lineWords name arguments of one line, in which a line break begins
 	// another header.
 	lineWords = []string{"subject", "title", "from", "sender", "name", "reply", "to", "cc", "topic"}
+	// mailWords name arguments that are a whole mail, its head included.
+	mailWords = []string{"raw", "mime", "eml", "rfc822"}
 )
+
+// mail is the head of a whole mail, as it stands or in base64; "" where value
+// is none.
+func mail(value string) string {
+	value = clip(value, maxMatch)
+	if !strings.Contains(value, ":") {
+		packed := strings.NewReplacer("-", "+", "_", "/", "=", "", "\r", "", "\n", "").Replace(value)
+		b, err := base64.RawStdEncoding.DecodeString(packed[:len(packed)&^3])
+		if err != nil {
+			return ""
+		}
+		value = string(b)
+	}
+	head, _, _ := strings.Cut(strings.ReplaceAll(value, "\r\n", "\n"), "\n\n")
+	name, _, ok := strings.Cut(head, ":")
+	if !ok || strings.ContainsAny(name, " \n\t") {
+		return ""
+	}
+	return strings.NewReplacer("\n ", " ", "\n\t", " ").Replace(head)
+}
 
 // headers are the addresses of header lines that were put into an argument of
 // one line: "Report\r\nBcc: x@evil.example".
@@ -103,7 +128,7 @@ func has(words []string, list []string) bool {
 }
 
 // deed is what the words of a tool's name say that it does.
-type deed struct{ reaches, final, account, pays, grants bool }
+type deed struct{ reaches, final, account, pays, grants, payout bool }
 
 func (j *judge) deed() (d deed) {
 	w := words(lastName(j.Tool))
@@ -124,7 +149,8 @@ func (j *judge) deed() (d deed) {
 	d.final = has(w, finalVerbs)
 	d.reaches = d.final || has(w, reachVerbs) || j.Facts.Outbound || j.Facts.Irreversible
 	d.account = has(w, []string{"update", "set", "change", "edit", "modify", "reset"}) && has(w, accountWords)
-	d.grants = has(w, []string{"grant", "authorize", "assign", "permit"})
+	d.payout = d.account && has(w, payoutWords)
+	d.grants = has(w, []string{"grant", "authorize", "permit"})
 	d.pays = has(w, []string{"pay", "payment", "transfer", "money", "transaction", "wire", "remit", "donate", "withdraw", "deposit", "buy", "purchase", "order", "refund", "charge", "tip", "swap", "trade", "sell", "invoice", "bill", "checkout"})
 	return d
 }
@@ -158,8 +184,22 @@ func (j *judge) named() {
 		return
 	}
 	j.unpacked(func(ptr, key string, leaf *strictjson.Value) {
+		j.keyParties(ptr)
 		j.argumentOf(d, ptr, words(key), leaf)
 	})
+}
+
+// keyParties judges the names on the way to an argument that are addresses
+// themselves: {"recipients": {"x@evil.example": "bcc"}}.
+func (j *judge) keyParties(ptr string) {
+	if !strings.ContainsAny(ptr, "@+") {
+		return
+	}
+	for name := range strings.SplitSeq(ptr, "/") {
+		if name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name); len(name) <= 256 && oneAddress(name) {
+			j.party(name, ptr, nil)
+		}
+	}
 }
 
 // payment reports arguments that name an account and a sum, whatever the tool
@@ -231,12 +271,17 @@ func (j *judge) argumentOf(d deed, ptr string, key []string, leaf *strictjson.Va
 			j.party(p, ptr, nil)
 		}
 	}
+	if has(key, mailWords) {
+		for _, p := range headers("\n" + mail(value)) {
+			j.party(p, ptr, nil)
+		}
+	}
 	switch {
 	case has(key, keyWords), publicKey(value):
 		if t := j.Index.Match(value, Party); t.Only() {
 			j.restrict(RuleCredential, "the new secret", "", &t, ptr, nil)
 		}
-	case has(key, sumWords) && (d.pays || number(leaf)):
+	case has(key, sumWords) && !(d.payout && !number(leaf)):
 		if t := j.Index.Match(value, Amount); d.pays && t.Only() {
 			j.restrict(RuleAmount, "the sum", value, &t, ptr, nil)
 		}
