@@ -2,6 +2,7 @@ package shell
 
 import (
 	"encoding/json"
+	"path"
 	"strings"
 
 	"github.com/cordon-sandbox/cordon"
@@ -322,6 +323,7 @@ func handleGo(w *walker, c *inv) {
 			if strings.HasSuffix(v.s, ".go") {
 				w.reads(v)
 			} else {
+				w.runsOwnSource(c, v.s)
 				w.operandsOfUnknown(c.ops[min(i+2, len(c.ops)):])
 				return
 			}
@@ -331,6 +333,20 @@ func handleGo(w *walker, c *inv) {
 			if pathLike(v.s) {
 				w.lists(v, true)
 			}
+		}
+	}
+}
+
+// runsOwnSource: Cordon that is run from its source is Cordon.
+func (w *walker) runsOwnSource(c *inv, pkg string) {
+	name, _, _ := strings.Cut(pkg, "@")
+	if path.Base(name) != "cordon" {
+		return
+	}
+	for i, a := range c.args {
+		if a.s == pkg {
+			w.emit(cordon.Effect{Kind: cordon.Execute, Target: "cordon", Origin: cordon.OriginFile, Text: ownWords("cordon", c.args[i+1:])})
+			return
 		}
 	}
 }
