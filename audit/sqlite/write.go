@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	lib "modernc.org/sqlite/lib"
@@ -434,12 +435,16 @@ func (s *Store) OpenRun(ctx context.Context, r audit.RunRow) (audit.RunRow, erro
 	if old, ok, err := s.Run(ctx, r.RunID); err == nil && ok {
 		return old, nil
 	}
-	var stood bool
+	// After an error the writer may still be at it, so that it has a row of its
+	// own, and what it says is looked at only when it has ended well.
+	var stood atomic.Bool
+	mine := r
 	err = s.submit(ctx, "open run", func(tx *tx) error {
-		_, stood, err = tx.openRun(&r)
+		_, old, err := tx.openRun(&mine)
+		stood.Store(old)
 		return err
 	})
-	if err != nil || !stood { // in this order: after an error the writer may still be at stood
+	if err != nil || !stood.Load() {
 		return r, err
 	}
 	standing, ok, err := s.Run(ctx, r.RunID)
@@ -528,7 +533,10 @@ func (s *Store) SetPin(ctx context.Context, p audit.Pin) (audit.Pin, error) {
 		standing, err = scanPin(st.QueryRowContext(tx.ctx, p.Server, p.Tool))
 		return err
 	})
-	return standing, err
+	if err != nil {
+		return p, err // the writer may still be at standing
+	}
+	return standing, nil
 }
 
 // ApprovePin implements audit.Store.
