@@ -68,3 +68,24 @@ func TestRealTools(t *testing.T) {
 		})
 	}
 }
+
+// A tool that is asked leaves nothing in the user's home.
+func TestAskingLeavesNothingInTheHome(t *testing.T) {
+	home := t.TempDir()
+	r, err := New(Config{Home: home, Env: func(name string) string {
+		if name == "PATH" {
+			return os.Getenv(name)
+		}
+		return ""
+	}, Workspaces: []string{t.TempDir()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if hosts, problems := r.Resolve(t.Context(), Names()); len(hosts) == 0 {
+		t.Fatalf("no host was found: %v", problems)
+	}
+	left, err := os.ReadDir(home)
+	if err != nil || len(left) > 0 {
+		t.Errorf("left in the home: %v, %v", left, err)
+	}
+}

@@ -2,7 +2,9 @@ package ecosystem
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -13,14 +15,21 @@ import (
 var (
 	npmVars = []string{"npm_config_registry", "NPM_CONFIG_REGISTRY", "npm_config_userconfig", "NPM_CONFIG_USERCONFIG",
 		"npm_config_globalconfig", "NPM_CONFIG_GLOBALCONFIG", "npm_config_prefix", "NPM_CONFIG_PREFIX"}
-	goVars = []string{"GOPROXY", "GOSUMDB", "GOENV", "GONOSUMDB", "GOPRIVATE", "GOROOT", "XDG_CONFIG_HOME"}
+	goVars = []string{"GOPROXY", "GOSUMDB", "GOENV", "GONOSUMDB", "GOPRIVATE", "GOROOT"}
 )
 
 // npm asks npm, whose default stands in no file: "registry", and
 // "@scope:registry" for each scope.
 func (f *finder) npm() {
 	vars := npmVars
-	extra := []string{"npm_config_update_notifier=false", "npm_config_offline=true"}
+	// It would leave a log and a cache in the user's home for being asked.
+	cache, err := os.MkdirTemp("", "cordon-npm-")
+	if err != nil {
+		f.unasked("npm", reason(err))
+		return
+	}
+	defer os.RemoveAll(cache)
+	extra := []string{"npm_config_update_notifier=false", "npm_config_offline=true", "npm_config_logs_max=0", "npm_config_cache=" + cache}
 	if f.homeless || f.leadsInside(f.home(".npmrc")) {
 		extra = append(extra, "npm_config_userconfig=/dev/null")
 		vars = []string{"npm_config_registry", "NPM_CONFIG_REGISTRY"}
@@ -51,10 +60,20 @@ func (f *finder) npm() {
 // golang asks go for its proxies and its checksum database.
 func (f *finder) golang() {
 	vars := goVars
-	extra := []string{"GOTOOLCHAIN=local", "GOWORK=off", "GO111MODULE=on", "GOFLAGS="}
+	// It keeps counters beside its configuration for being asked; it is told
+	// where the latter is, and that the former's place is elsewhere.
+	counters, err := os.MkdirTemp("", "cordon-go-")
+	if err != nil {
+		f.unasked("go", reason(err))
+		return
+	}
+	defer os.RemoveAll(counters)
+	extra := []string{"GOTOOLCHAIN=local", "GOWORK=off", "GO111MODULE=on", "GOFLAGS=", "XDG_CONFIG_HOME=" + counters}
 	if f.homeless || f.leadsInside(f.config("go", "env")) || f.leadsInside(f.home("Library", "Application Support", "go", "env")) {
 		extra = append(extra, "GOENV=off")
 		vars = []string{"GOPROXY", "GOSUMDB", "GOROOT"}
+	} else if f.env("GOENV") == "" && runtime.GOOS == "linux" {
+		extra = append(extra, "GOENV="+f.config("go", "env"))
 	}
 	out, err := f.ask("go", []string{"env", "-json", "GOPROXY", "GOSUMDB"}, vars, extra)
 	if err != nil {

@@ -81,7 +81,7 @@ func bombs(t *testing.T, p *place) {
 	})
 	t.Run("a flood of output", func(t *testing.T) {
 		p := p.in(t)
-		r := p.cordon(invocation{attack: []string{"flood"}, flags: []string{"--timeout", "60s"}})
+		r := p.cordon(invocation{attack: []string{"flood"}, flags: []string{"--timeout", "60s", "--max-output", "8000000"}})
 		if len(r.stdout) > 40<<20 || !r.cut {
 			t.Errorf("%d bytes came through (marked as cut: %v)", len(r.stdout), r.cut)
 		}
