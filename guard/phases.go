@@ -35,7 +35,11 @@ func (j *judgement) whitelist() []cordon.Finding {
 		j.malfunction(cordon.PhasePolicy, "pins", err)
 	}
 	if why != "" {
-		deny("pin.changed", why)
+		rule := "pin.changed"
+		if j.pins.approvedHash(j.call.Server, j.call.Tool) == unapproved {
+			rule = "pin.poisoned"
+		}
+		deny(rule, why)
 	}
 	return found
 }

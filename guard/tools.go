@@ -97,6 +97,9 @@ func (p *pins) quarantined(ctx context.Context, server, tool string) (string, er
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	if s := p.servers[server]; s != nil && s.pending[tool] != "" {
+		if s.approved[tool] == unapproved {
+			return fmt.Sprintf("server %s describes this tool in a way that looks like an attack, and nobody has approved it (hash %.12s; see: cordon policy pins); an operator can: cordon policy pin %s %s", server, s.pending[tool], server, tool), nil
+		}
 		return fmt.Sprintf("server %s changed the definition of this tool since it was approved (new hash %.12s); an operator can approve it: cordon policy pin %s %s", server, s.pending[tool], server, tool), nil
 	}
 	return "", nil
@@ -252,7 +255,7 @@ func (g *Guard) pin(ctx context.Context, r cordon.Run, def *cordon.ToolDef, tree
 		why += "; " + text
 	}
 	if stands.PendingHash != before {
-		g.recordPin(ctx, r, def, stands)
+		g.recordPin(ctx, r, def, stands, why)
 	}
 	return why, nil
 }
@@ -275,14 +278,18 @@ func (p *pins) remember(def *cordon.ToolDef, tree *strictjson.Value, pin audit.P
 }
 
 // recordPin stores that a server changed a tool under the run's feet.
-func (g *Guard) recordPin(ctx context.Context, r cordon.Run, def *cordon.ToolDef, pin audit.Pin) {
+func (g *Guard) recordPin(ctx context.Context, r cordon.Run, def *cordon.ToolDef, pin audit.Pin, why string) {
 	j := &judgement{Guard: g, ctx: ctx, named: r.ID != "", call: &cordon.Call{Run: r, Server: def.Server, Tool: def.Name}}
 	j.out = cordon.Decision{RunID: r.ID, Mode: g.cfg.Mode}
 	j.contain(cordon.PhaseTripwire, "open", j.open)
-	j.find(cordon.Finding{
+	f := cordon.Finding{
 		Phase: cordon.PhasePolicy, Violation: cordon.ToolWhitelist, Rule: "pin.changed",
 		Detail: fmt.Sprintf("server %s changed the definition of tool %s: approved %.12s, now %.12s", def.Server, def.Name, pin.Hash, pin.PendingHash),
-	})
+	}
+	if pin.Hash == unapproved {
+		f.Rule, f.Detail = "pin.poisoned", fmt.Sprintf("server %s describes tool %s in a way that looks like an attack (hash %.12s): %s", def.Server, def.Name, pin.PendingHash, why)
+	}
+	j.find(f)
 	j.decide()
 	j.store()
 }

@@ -37,7 +37,8 @@ type outcome struct {
 	// Dropped are rights that were left out of changes that were committed.
 	Dropped []transaction.Refusal `json:"dropped,omitempty"`
 
-	patches []string
+	// Patch is what --patch shows.
+	Patch []string `json:"patch,omitempty"`
 }
 
 // conflictChoices are the words of --on-conflict.
@@ -110,17 +111,15 @@ func (o *runOptions) collectPatches(out *outcome, root writableRoot, changes []t
 		if c.Mode.IsDir() {
 			continue
 		}
-		if len(out.patches) == maxPatches {
-			out.patches = append(out.patches, "further files are not shown\n")
+		if len(out.Patch) == maxPatches {
+			out.Patch = append(out.Patch, "further files are not shown\n")
 			return nil
 		}
 		text, err := root.tx.TextDiff(c.Path)
 		if err != nil {
 			return err
 		}
-		if text != "" {
-			out.patches = append(out.patches, text)
-		}
+		out.Patch = append(out.Patch, fmt.Sprintf("%s %s (%s)\n", c.Kind, c.Path, c.Mode)+text)
 	}
 	return nil
 }
@@ -255,7 +254,7 @@ func (o *runOptions) report(out *outcome) error {
 	if o.diff {
 		listChanges(w, out)
 	}
-	for _, text := range out.patches {
+	for _, text := range out.Patch {
 		if _, err := io.WriteString(w, printableLines(text)); err != nil {
 			return err
 		}

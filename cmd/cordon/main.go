@@ -93,7 +93,7 @@ func Run(ctx context.Context, args []string, stdio Stdio) int {
 		exit = exitError{exitMalfunction, err}
 	}
 	if exit.err != nil {
-		fmt.Fprintf(stdio.Err, "cordon: %s\n", printableLines(strings.TrimPrefix(exit.err.Error(), "cordon ")))
+		fmt.Fprintf(stdio.Err, "cordon: %s\n", printableLines(strings.TrimPrefix(strings.TrimPrefix(exit.err.Error(), "cordon "), "cordon: ")))
 	}
 	return exit.code
 }

@@ -44,7 +44,7 @@ nothing else of the machine, reaches the hosts that the policy names and no
 others, and is held to its caps by the kernel. What it changes in the workspace
 is committed when it succeeds and thrown away when it does not.
 
-Exit status: the command's own; 124 its time was up, 125 Cordon itself failed,
+Exit status: the command's own; 2 wrong usage, 124 its time was up, 125 Cordon itself failed,
 126 it was refused, 127 it was not found, 137 it was killed.
 
 Programs of the home (cargo, nvm and the like) are not seen inside: show them by
@@ -225,16 +225,16 @@ func (o *runOptions) decide(ctx context.Context, core *core, run cordon.Run, arg
 		f := &d.Findings[i]
 		core.log.printf("%s: %s (%s)", f.Outcome, printable(f.Detail), f.Rule)
 	}
-	code := exitRefused
+	code, why := exitRefused, "the command was refused; nothing was run"
 	if d.Killed {
-		code = exitKilled
+		code, why = exitKilled, "the command was refused, and its run ended for good; nothing was run"
 	}
 	if o.asJSON {
-		if err := o.report(&outcome{Run: run.ID, Decision: d.Outcome.String(), ExitCode: code, Cause: "the command was refused; nothing was run"}); err != nil {
+		if err := o.report(&outcome{Run: run.ID, Decision: d.Outcome.String(), ExitCode: code, Cause: why}); err != nil {
 			return d, ownFault(err)
 		}
 	}
-	return d, exitError{code, fmt.Errorf("the command was refused; nothing was run")}
+	return d, exitError{code, errors.New(why)}
 }
 
 // recoverOld ends what a crash of an earlier run left.
