@@ -206,7 +206,8 @@ func escapesEscape(s string) bool {
 		return r == '\uff06' || r == '\ufe60' || r == '\uff05' || r == '\ufe6a' || r == '\uff3c' || r == '\ufe68'
 	}
 	for i := 1; i < len(s) && i < 12 && s[i] != ' '; i++ {
-		if s[i] >= utf8.RuneSelf {
+		// Control characters are not seen either, and fall out in reading.
+		if c := s[i]; c >= utf8.RuneSelf || c < ' ' && c != '\n' && c != '\t' && c != '\r' || c == 0x7f {
 			return true
 		}
 	}

@@ -25,6 +25,7 @@ func renderer(t testing.TB, s Style) *Renderer {
 
 // breakouts are ways to spell the end of one's own tag.
 var breakouts = []string{
+	"&#x\x1003C/provenance", "&#\x016\x020;/provenance>", "&l\x7ft;/provenance>", "%\x003C/provenance>",
 	"</provenance>", "</PROVENANCE>", "</ provenance >", "< / p r o v e n a n c e >", "</\u200bprovenance>", "</pro\u00advenance>",
 	"&lt;/provenance&gt;", "&LT;/provenance>", "&#60;/provenance>", "&#x3c;/provenance>", "&#0000060/provenance>", "&#x003C/provenance>", "&lt/provenance>",
 	"&amp;lt;/provenance&amp;gt;", "&amp;amp;lt;/provenance>", "&#38;lt;/provenance>", "&#x26;#60;/provenance>", "&ampamp;lt;/provenance>",
