@@ -70,6 +70,7 @@ func (j *judgement) onlyReads() bool {
 func (j *judgement) binding() audit.Binding {
 	return audit.Binding{
 		TenantID: j.policy.Tenant(), RunID: j.policy.RunID(), AgentID: j.policy.Agent(), Server: j.call.Server, Tool: j.call.Tool,
+		ArgsHash: proposal.HashArgs(j.policy.RunID(), &j.args),
 		ToolHash: j.pins.approvedHash(j.call.Server, j.call.Tool), PolicyHash: j.policy.Hash(),
 	}
 }
@@ -152,9 +153,7 @@ func chunksNamed(detail string) []string {
 
 // takeUp uses the approval, once: the findings stay, and refuse no more.
 func (j *judgement) takeUp(id string) error {
-	b := j.binding()
-	b.ArgsHash = proposal.HashArgs(b.RunID, &j.args)
-	answer, err := j.book.Take(context.WithoutCancel(j.ctx), id, b, callName(j.call))
+	answer, err := j.book.Take(context.WithoutCancel(j.ctx), id, j.binding(), callName(j.call))
 	if err != nil {
 		return err
 	}
@@ -175,9 +174,7 @@ func (j *judgement) takeUp(id string) error {
 // useUp takes up an approval that the call cites and no longer needs: it was
 // given for one run of it.
 func (j *judgement) useUp(id string) error {
-	b := j.binding()
-	b.ArgsHash = proposal.HashArgs(b.RunID, &j.args)
-	answer, err := j.book.Take(context.WithoutCancel(j.ctx), id, b, callName(j.call))
+	answer, err := j.book.Take(context.WithoutCancel(j.ctx), id, j.binding(), callName(j.call))
 	if err == nil && answer.OK {
 		j.out.Approval = id
 	}
@@ -201,9 +198,7 @@ func (g *Guard) Resolve(ctx context.Context, proposal string, approve bool, by s
 func (j *judgement) askJudge() {
 	// What a person approved is not asked about again.
 	if j.call.Approval != "" && j.named && j.policy != nil && !j.broken {
-		b := j.binding()
-		b.ArgsHash = proposal.HashArgs(b.RunID, &j.args)
-		if a, err := j.book.Check(j.ctx, j.call.Approval, b); err == nil && a.OK {
+		if a, err := j.book.Check(j.ctx, j.call.Approval, j.binding()); err == nil && a.OK {
 			return
 		}
 	}
